@@ -1,0 +1,59 @@
+"""The command line. Each command: parse, one call, print.
+
+An error of daniel's own appears as one sentence on stderr with exit code 2, without a traceback.
+"""
+
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from daniel import __version__
+from daniel.errors import DanielError
+
+
+class OneSentence(TyperGroup):
+    """A command group that shows a DanielError as its message and nothing else."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except DanielError as error:
+            typer.echo(f"daniel: {' '.join(str(error).split())}", err=True)
+            raise typer.Exit(2) from error
+
+
+app = typer.Typer(
+    name="daniel",
+    cls=OneSentence,
+    help="Federated low-rank Ising embeddings of medical codes.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_show_locals=False,  # locals hold records, and logs leave hospitals
+)
+
+
+def print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"daniel {__version__}")
+        raise typer.Exit()
+
+
+@app.callback()
+def main(
+    version: bool = typer.Option(
+        False, "--version", callback=print_version, is_eager=True, help="Show the version and exit."
+    ),
+) -> None:
+    """Federated low-rank Ising embeddings of medical codes."""
+
+
+@app.command()
+def demo(
+    records: int = typer.Option(20_000, help="Records of both sites together."),
+    seed: int = typer.Option(0, help="Seed of the simulated study."),
+) -> None:
+    """Fit a simulated two-site study and compare it with its truth (under a minute)."""
+    from daniel.demo import run  # here, so that `daniel --version` answers at once
+
+    run(records=records, seed=seed)

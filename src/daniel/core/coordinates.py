@@ -1,0 +1,80 @@
+"""Coordinates: how a record enters the model, and how parameters translate to the paper's.
+
+Every recipe of this package is one family,
+
+    logit P(z_j = 1 | rest) = b_j + gain_j * sum_{k != j} phi_kj * xt_k,   xt = (z - center) / scale,
+
+with Phi = U V'.  The paper's eq. (conditional_dist) has ``xt = x = 2z - 1`` and ``gain = 2``; natural
+coordinates standardise every code, so that near independence the Hessian in Phi is the identity.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Coordinates:
+    """Centre, scale and gain of each code, (p,) each.
+
+    `tie` (p,) holds the intercepts at the diagonal, ``b_j = tie_j * phi_jj`` (the paper's
+    theta_jj = (UV')_jj); None leaves them free.
+    """
+
+    center: np.ndarray
+    scale: np.ndarray
+    gain: np.ndarray
+    tie: np.ndarray | None = None
+
+    @property
+    def p(self) -> int:
+        return self.center.size
+
+    @property
+    def tied(self) -> bool:
+        return self.tie is not None
+
+    @cached_property
+    def to_theta(self) -> np.ndarray:
+        """(p, p) factors with theta_kj = to_theta_kj * phi_kj off the diagonal."""
+        return self.gain[None, :] / (4 * self.scale[:, None])
+
+    def astype(self, dtype: np.dtype | type) -> "Coordinates":
+        tie = None if self.tie is None else self.tie.astype(dtype)
+        return Coordinates(
+            self.center.astype(dtype), self.scale.astype(dtype), self.gain.astype(dtype), tie
+        )
+
+
+def paper_coordinates(p: int) -> Coordinates:
+    """x in {-1, +1}, Theta itself, intercept tied to the diagonal."""
+    half = np.full(p, 0.5)
+    return Coordinates(half, half, np.full(p, 2.0), tie=np.full(p, 2.0))
+
+
+def natural_coordinates(mean: np.ndarray, *, tied: bool = False) -> Coordinates:
+    """Standardised codes: theta_jk = phi_jk / (4 sigma_j sigma_k), METHOD section 4.
+
+    With `tied` the records stay uncentred, because theta_jj = (UV')_jj is a statement about ±1.
+    """
+    mean = np.asarray(mean, dtype=np.float64)
+    sigma = np.sqrt(mean * (1 - mean))
+    if tied:
+        return Coordinates(np.full(mean.size, 0.5), sigma, 1 / sigma, tie=1 / (2 * sigma**2))
+    return Coordinates(mean, sigma, 1 / sigma)
+
+
+def theta_from(coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """The paper's (p, p) Theta: couplings off the diagonal, ±1 intercepts on it.
+
+    ``2 theta_jj = b_j + gain_j sum_{k != j} phi_kj (1/2 - center_k) / scale_k``.
+    """
+    theta = (U @ V.T).astype(np.float64)
+    if coords.tied:
+        b = coords.tie * np.diag(theta)  # type: ignore[operator]
+    theta *= coords.to_theta
+    np.fill_diagonal(theta, 0)
+    # 4 theta_kj (1/2 - center_k) is what code k adds to the logit of j when x_k = 0.
+    np.fill_diagonal(theta, b / 2 + 2 * ((0.5 - coords.center) @ theta))
+    return theta

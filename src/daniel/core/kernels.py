@@ -1,0 +1,189 @@
+"""Compiled loops of the sweep: free functions on arrays, results written to `out` arguments.
+
+All are single-threaded and release the GIL: `daniel.core.ising` runs one block of rows per thread,
+each with single-threaded BLAS, so that compiled loops and BLAS never compete for the same core.
+"""
+
+import math
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic, overload
+
+_FAST = {"reassoc", "contract", "nsz", "arcp"}  # not "nnan": a NaN must stay visible in the loss
+
+_ONE = np.float32(1)
+_HALF = np.float32(0.5)
+_LOG2E = np.float32(1.4426950408889634)
+_LN2_HIGH = np.float32(0.693145751953125)
+_LN2_LOW = np.float32(1.42860682030941723e-6)
+_LOWEST = np.float32(-87)
+
+# Chebyshev fits: exp(r) on |r| <= ln(2)/2 (relative error 1e-7) and log1p(e)/e on [0, 1] (3e-8).
+_E0, _E1, _E2, _E3, _E4, _E5 = (
+    np.float32(c)
+    for c in (1.00000008, 1.00000004, 0.49998869, 0.16666415, 0.04191753, 0.00837513)
+)
+_L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8 = (
+    np.float32(c)
+    for c in (
+        *(0.99999997, -0.49999502, 0.33319271, -0.2484437, 0.19111431),
+        *(-0.1367477, 0.07836167, -0.02958851, 0.00525346),
+    )
+)
+
+
+@intrinsic
+def _truncate(_typing, x):
+    """x rounded towards zero."""
+
+    def codegen(_context, builder, _signature, args):
+        return builder.call(builder.module.declare_intrinsic("llvm.trunc", [args[0].type]), args)
+
+    return types.float32(types.float32), codegen
+
+
+@intrinsic
+def _power_of_two(_typing, k):
+    """2^k for a whole number k, by writing k + 127 into the exponent's bits."""
+
+    def codegen(_context, builder, _signature, args):
+        i32 = ir.IntType(32)
+        exponent = builder.add(builder.fptosi(args[0], i32), ir.Constant(i32, 127))
+        return builder.bitcast(builder.shl(exponent, ir.Constant(i32, 23)), ir.FloatType())
+
+    return types.float32(types.float32), codegen
+
+
+def _exp(x):
+    """exp(x) for x <= 0; compiled code only."""
+    raise NotImplementedError
+
+
+def _log1p(e):
+    """log(1 + e) for 0 <= e <= 1; compiled code only."""
+    raise NotImplementedError
+
+
+@overload(_exp, inline="always")
+def _exp_overload(x):
+    # Branch-free polynomials in single precision: LLVM vectorises them, but no calls of libm.
+    if x == types.float32:
+
+        def single(x):
+            x = max(x, _LOWEST)
+            k = _truncate(x * _LOG2E - _HALF)  # to nearest, because x <= 0
+            r = (x - k * _LN2_HIGH) - k * _LN2_LOW
+            e = _E0 + r * (_E1 + r * (_E2 + r * (_E3 + r * (_E4 + r * _E5))))
+            return e * _power_of_two(k)
+
+        return single
+    return lambda x: math.exp(x)
+
+
+@overload(_log1p, inline="always")
+def _log1p_overload(e):
+    if e == types.float32:
+
+        def single(e):
+            s = _L5 + e * (_L6 + e * (_L7 + e * _L8))
+            return e * (_L0 + e * (_L1 + e * (_L2 + e * (_L3 + e * (_L4 + e * s)))))
+
+        return single
+    return lambda e: math.log1p(e)
+
+
+@njit(cache=True, fastmath=_FAST, error_model="numpy")
+def _sigmoid_row(row, b, w, column_sum):
+    """In place row <- w * sigmoid(row + b), added to column_sum; returns sum softplus(row + b)."""
+    zero = row.dtype.type(0)
+    one = row.dtype.type(1)
+    total = zero
+    for j in range(row.size):
+        m = row[j] + b[j]
+        e = _exp(-abs(m))
+        total += max(m, zero) + _log1p(e)
+        r = w * ((one if m >= zero else e) / (one + e))
+        row[j] = r
+        column_sum[j] += r
+    return total
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def residual(M, first, b, site, weight, indptr, indices, diagonal, column_sum, present_sum):
+    """Turn logits into residuals, in place; returns the weighted loss.
+
+    M (rows, width): logits of the codes first .. first + width - 1, without intercept and with the
+    diagonal term still in; becomes ``weight * (sigmoid(logit) - z)``.  b (sites, width) intercepts,
+    diagonal (width,) what a present code wrongly adds to its own logit.  Adds to column_sum
+    (sites, width) the residuals and to present_sum (width,) those of present codes.
+    """
+    loss = 0.0
+    width = M.shape[1]
+    for i in range(M.shape[0]):
+        row = M[i]
+        s = site[i]
+        w = weight[i]
+        present = 0.0
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k] - first
+            if 0 <= j < width:
+                row[j] -= diagonal[j]
+                present += row[j] + b[s, j]
+        softplus = _sigmoid_row(row, b[s], w, column_sum[s])
+        loss += w * (np.float64(softplus) - present)
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k] - first
+            if 0 <= j < width:
+                row[j] -= w
+                column_sum[s, j] -= w
+                present_sum[j] += row[j]
+    return loss
+
+
+@njit(cache=True, fastmath=_FAST, error_model="numpy")
+def _moments_row(row, b, w, mean, variance):
+    zero = row.dtype.type(0)
+    one = row.dtype.type(1)
+    for j in range(row.size):
+        m = row[j] + b[j]
+        e = _exp(-abs(m))
+        inverse = one / (one + e)
+        mean[j] += w * (inverse if m >= zero else e * inverse)
+        variance[j] += w * (e * inverse * inverse)
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def moments(M, b, site, weight, indptr, indices, diagonal, mean, variance):
+    """Add sigmoid and sigmoid * (1 - sigmoid) of each logit to mean, variance (sites, p)."""
+    for i in range(M.shape[0]):
+        row = M[i]
+        s = site[i]
+        for k in range(indptr[i], indptr[i + 1]):
+            row[indices[k]] -= diagonal[indices[k]]
+        _moments_row(row, b[s], weight[i], mean[s], variance[s])
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def gather(indptr, indices, S, offset, out):
+    """out (rows, d) <- Z S + offset, with Z the 0/1 rows in compressed form."""
+    rows, d = out.shape
+    for i in range(rows):
+        for c in range(d):
+            out[i, c] = offset[c]
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            for c in range(d):
+                out[i, c] += S[j, c]
+
+
+@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+def scatter(indptr, indices, Q, out):
+    """out (p, d) += Z' Q, with Z the 0/1 rows in compressed form."""
+    rows, d = Q.shape
+    for i in range(rows):
+        for k in range(indptr[i], indptr[i + 1]):
+            j = indices[k]
+            for c in range(d):
+                out[j, c] += Q[i, c]

@@ -1,0 +1,119 @@
+"""Records: 0/1 rows in compressed form, with a weight and a site each."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+
+DENSE_ABOVE = 0.12  # share of present codes above which a BLAS product beats the sparse loop
+
+
+@dataclass(frozen=True)
+class Records:
+    """n weighted 0/1 records of p codes.
+
+    indptr (n+1,), indices (nnz,): present codes of each record; weight (n,): how many original
+    records a row stands for; site (n,): index of the row's intercept vector.
+    """
+
+    indptr: np.ndarray
+    indices: np.ndarray
+    p: int
+    weight: np.ndarray
+    site: np.ndarray
+    n_sites: int = 1
+
+    @property
+    def n(self) -> int:
+        return self.indptr.size - 1
+
+    @property
+    def total(self) -> float:
+        """Number of original records."""
+        return float(self.weight.sum())
+
+    @property
+    def density(self) -> float:
+        return self.indices.size / max(1, self.n * self.p)
+
+    def csr(self, dtype: type = np.float64) -> sp.csr_array:
+        data = np.ones(self.indices.size, dtype=dtype)
+        return sp.csr_array((data, self.indices, self.indptr), shape=(self.n, self.p))
+
+    def counts(self) -> np.ndarray:
+        """(p,) weighted number of records with each code."""
+        row_weight = np.repeat(self.weight, np.diff(self.indptr))
+        return np.bincount(self.indices, weights=row_weight, minlength=self.p)
+
+    def site_totals(self) -> np.ndarray:
+        """(n_sites,) number of original records at each site."""
+        return np.bincount(self.site, weights=self.weight, minlength=self.n_sites)
+
+    def site_counts(self) -> np.ndarray:
+        """(n_sites, p) weighted number of records with each code at each site."""
+        row = np.repeat(np.arange(self.n), np.diff(self.indptr))
+        cell = self.site[row].astype(np.int64) * self.p + self.indices
+        counts = np.bincount(cell, weights=self.weight[row], minlength=self.n_sites * self.p)
+        return counts.reshape(self.n_sites, self.p)
+
+    def take(self, rows: np.ndarray) -> "Records":
+        Z = self.csr(np.float32)[rows]
+        return replace(
+            self,
+            indptr=Z.indptr,
+            indices=Z.indices,
+            weight=self.weight[rows],
+            site=self.site[rows],
+        )
+
+    def of_site(self, i: int) -> "Records":
+        """The records of one site, as a study of its own."""
+        own = self.take(np.flatnonzero(self.site == i))
+        return replace(own, site=np.zeros(own.n, dtype=np.int32), n_sites=1)
+
+
+def records_from(
+    Z: sp.sparray | sp.spmatrix | np.ndarray,
+    *,
+    site: np.ndarray | None = None,
+    n_sites: int = 1,
+    merge: bool = True,
+) -> Records:
+    """Records from a (n, p) 0/1 matrix; identical rows of a site are merged with weights."""
+    Z = sp.csr_array(Z)
+    Z.eliminate_zeros()
+    Z.sort_indices()
+    site = np.zeros(Z.shape[0], dtype=np.int32) if site is None else site.astype(np.int32)
+    indices = Z.indices.astype(np.int32)
+    indptr = Z.indptr.astype(np.int64)
+    records = Records(indptr, indices, Z.shape[1], np.ones(Z.shape[0]), site, n_sites)
+    return _merged(records) if merge else records
+
+
+def _merged(records: Records) -> Records:
+    """One row for each distinct (site, record), in order of first appearance.
+
+    Rows are compared by two independent 64-bit sums of random code keys: two different records
+    collide with probability about n^2 / 2^128.
+    """
+    if records.n < 2:
+        return records
+    keys = np.random.default_rng(0).integers(0, 2**64, size=(records.p + 1, 2), dtype=np.uint64)
+    fingerprint = _row_sums(keys[records.indices], records.indptr)
+    fingerprint += keys[-1] * (records.site[:, None].astype(np.uint64) + np.uint64(1))
+    order = np.lexsort((np.arange(records.n), fingerprint[:, 1], fingerprint[:, 0]))
+    new = np.ones(records.n, dtype=bool)
+    new[1:] = np.any(fingerprint[order[1:]] != fingerprint[order[:-1]], axis=1)
+    first = order[new]  # the earliest row of each group, because lexsort ends with the row number
+    if first.size == records.n:
+        return records
+    weight = np.bincount(np.cumsum(new) - 1, weights=records.weight[order])
+    appearance = np.argsort(first)
+    return replace(records.take(first[appearance]), weight=weight[appearance])
+
+
+def _row_sums(values: np.ndarray, indptr: np.ndarray) -> np.ndarray:
+    """Sums of consecutive runs of `values`, modulo 2^64; an empty run sums to zero."""
+    cumulative = np.zeros((values.shape[0] + 1, values.shape[1]), dtype=np.uint64)
+    np.cumsum(values, axis=0, out=cumulative[1:])
+    return cumulative[indptr[1:]] - cumulative[indptr[:-1]]

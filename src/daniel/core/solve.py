@@ -1,0 +1,190 @@
+"""One loop for every solver: a solver proposes the next point, the loop watches over it.
+
+    minimise(objective, start, solver=LBFGS(), ...) -> Solution
+
+An objective is a function of a flat vector that returns value and gradient.  A solver holds no data:
+`init` makes its state, `step` makes one move.  The loop records the curve, stops at convergence, and
+never lets a number that is not finite out.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+
+from daniel.errors import DivergenceError
+
+Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
+Stop = Callable[["Point", "Point"], bool]
+
+
+@dataclass(frozen=True)
+class Point:
+    """A place, the objective there, and its gradient."""
+
+    x: np.ndarray
+    value: float
+    gradient: np.ndarray
+
+
+@dataclass(frozen=True)
+class Solution:
+    x: np.ndarray
+    value: float
+    n_iter: int
+    converged: bool
+    curve: list[float] = field(repr=False)
+
+
+class Solver(Protocol):
+    def start(self) -> None: ...
+
+    def step(self, objective: Objective, point: Point) -> Point | None:
+        """The next point, or None when no better one can be found."""
+        ...
+
+
+def minimise(
+    objective: Objective,
+    x: np.ndarray,
+    *,
+    solver: Solver,
+    max_iter: int,
+    stop: Stop,
+    progress: Callable[[int, float], None] | None = None,
+) -> Solution:
+    """Run `solver` from x until `stop(previous, current)`, or `max_iter` steps."""
+    point = _evaluate(objective, x)
+    if not _finite(point):
+        raise DivergenceError(
+            "The loss at the starting point is not a finite number; check the start and the scale "
+            "of the penalty."
+        )
+    curve = [point.value]
+    solver.start()
+    for iteration in range(1, max_iter + 1):
+        following = solver.step(objective, point)
+        if following is None:  # the precision of the arithmetic is reached
+            return Solution(point.x, point.value, iteration - 1, True, curve)
+        curve.append(following.value)
+        if progress is not None:
+            progress(iteration, following.value)
+        done = stop(point, following)
+        point = following
+        if done:
+            return Solution(point.x, point.value, iteration, True, curve)
+    return Solution(point.x, point.value, max_iter, False, curve)
+
+
+def _evaluate(objective: Objective, x: np.ndarray) -> Point:
+    return Point(x, *objective(x))
+
+
+def _finite(point: Point) -> bool:
+    return bool(np.isfinite(point.value) and np.isfinite(point.gradient @ point.gradient))
+
+
+def relative_decrease(tol: float) -> Stop:
+    """Stop when a step lowers the value by less than `tol` of its size."""
+    return lambda old, new: old.value - new.value <= tol * max(1.0, abs(new.value))
+
+
+@dataclass
+class FixedStep:
+    """Gradient descent x <- x - eta * gradient, Algorithm 1.
+
+    Stops with an error that names eta when the value is no longer finite or has grown `patience`
+    times its start; `bound` computes the bound of eq. (eta_ineq) for the message.
+    """
+
+    eta: float
+    bound: Callable[[], float]
+    patience: float = 1e3
+
+    def start(self) -> None:
+        self._first: float | None = None
+
+    def step(self, objective: Objective, point: Point) -> Point:
+        if self._first is None:
+            self._first = abs(point.value) + 1
+        with np.errstate(over="ignore", invalid="ignore"):  # judged below
+            following = _evaluate(objective, point.x - self.eta * point.gradient)
+        if not _finite(following) or following.value > self.patience * self._first:
+            raise DivergenceError(
+                f"Gradient descent diverged with step size eta = {self.eta:g}; the bound eq. "
+                f"(eta_ineq) at this start is {self.bound():.2g}. Use a step size below it, or "
+                'recipe="natural", which searches its step.'
+            )
+        return following
+
+
+@dataclass
+class LBFGS:
+    """Limited-memory BFGS; Nocedal & Wright, Numerical Optimization (2006), algorithms 7.4, 7.5.
+
+    Step lengths by backtracking with cubic interpolation to the Armijo condition (eq. 3.4); pairs
+    with too little curvature are skipped (section 7.2), so the inverse Hessian stays positive.
+    """
+
+    memory: int = 10
+    armijo: float = 1e-4
+    max_backtracks: int = 20
+
+    def start(self) -> None:
+        self._pairs: list[tuple[np.ndarray, np.ndarray, float]] = []
+
+    def step(self, objective: Objective, point: Point) -> Point | None:
+        direction = self._direction(point.gradient)
+        slope = float(direction @ point.gradient)
+        if slope >= 0:  # rounding: forget the past and go downhill
+            self._pairs.clear()
+            direction, slope = -point.gradient, -float(point.gradient @ point.gradient)
+        length = 1.0 if self._pairs else min(1.0, 1.0 / max(np.sqrt(-slope), 1e-30))
+        following = self._search(objective, point, direction, slope, length)
+        if following is None:
+            if not self._pairs:
+                return None
+            self._pairs.clear()
+            return self.step(objective, point)
+        self._remember(following.x - point.x, following.gradient - point.gradient)
+        return following
+
+    def _search(
+        self, objective: Objective, point: Point, direction: np.ndarray, slope: float, length: float
+    ) -> Point | None:
+        for _ in range(self.max_backtracks):
+            trial = _evaluate(objective, point.x + point.x.dtype.type(length) * direction)
+            if _finite(trial) and trial.value <= point.value + self.armijo * length * slope:
+                return trial if trial.value < point.value else None
+            length *= _shrink(point.value, slope, length, trial.value)
+        return None
+
+    def _direction(self, gradient: np.ndarray) -> np.ndarray:
+        """-H gradient by the two-loop recursion, algorithm 7.4."""
+        q = gradient.copy()
+        alphas = []
+        for s, y, rho in reversed(self._pairs):
+            alpha = rho * float(s @ q)
+            alphas.append(alpha)
+            q -= q.dtype.type(alpha) * y
+        if self._pairs:
+            _, y, rho = self._pairs[-1]
+            q *= q.dtype.type(1 / (rho * float(y @ y)))  # eq. (7.20)
+        for (s, y, rho), alpha in zip(self._pairs, reversed(alphas), strict=True):
+            q += q.dtype.type(alpha - rho * float(y @ q)) * s
+        return -q
+
+    def _remember(self, s: np.ndarray, y: np.ndarray) -> None:
+        curvature = float(s @ y)
+        if curvature > 1e-8 * float(y @ y):
+            self._pairs.append((s, y, 1 / curvature))
+            del self._pairs[: -self.memory]
+
+
+def _shrink(value: float, slope: float, length: float, trial: float) -> float:
+    """Factor to the minimiser of the parabola through both values, kept in [0.1, 0.5]."""
+    rise = trial - value - slope * length
+    if not np.isfinite(rise) or rise <= 0:
+        return 0.1
+    return float(np.clip(-slope * length / (2 * rise), 0.1, 0.5))

@@ -1,0 +1,1 @@
+"""Measures of an embedding, and the rivals it is measured against."""

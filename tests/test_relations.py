@@ -1,0 +1,155 @@
+"""AUC of known relations: against scikit-learn, and the rules of the negatives."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score
+from sklearn.metrics.pairwise import cosine_similarity
+
+from daniel.errors import InputError, ParameterError
+from daniel.evaluate.relations import cosine_pairs, negatives, rank_auc, relation_auc
+
+CODES = [f"PheCode:{k}" for k in range(30)] + [f"RXNORM:{k}" for k in range(20)]
+
+
+def known_pairs(seed=0, size=40):
+    """Random known pairs of two relations, disease-disease and disease-drug."""
+    rng = np.random.default_rng(seed)
+    disease = [tuple(sorted(rng.choice(30, 2, replace=False))) for _ in range(size)]
+    drug = list(zip(rng.integers(0, 30, size), rng.integers(30, 50, size), strict=True))
+    rows = [(*pair, "similar") for pair in disease] + [(*pair, "treats") for pair in drug]
+    return pd.DataFrame(
+        [(CODES[i], CODES[j], relation) for i, j, relation in rows],
+        columns=["code1", "code2", "relation"],
+    ).drop_duplicates(ignore_index=True)
+
+
+def embedding(seed=0):
+    return np.random.default_rng(seed).standard_normal((len(CODES), 6))
+
+
+def positions(pairs):
+    index = {code: k for k, code in enumerate(CODES)}
+    return pairs["code1"].map(index).to_numpy(), pairs["code2"].map(index).to_numpy()
+
+
+@pytest.mark.parametrize("levels", [5, 10_000])
+def test_rank_auc_is_that_of_scikit_learn(levels):
+    rng = np.random.default_rng(levels)  # few levels: many ties
+    positive, negative = rng.integers(1, levels, 70), rng.integers(0, levels - 1, 90)
+    truth = np.r_[np.ones(70), np.zeros(90)]
+    expected = roc_auc_score(truth, np.r_[positive, negative])
+    assert rank_auc(positive, negative) == pytest.approx(expected, abs=1e-12)
+
+
+def test_relation_auc_is_the_mean_of_scikit_learn_over_the_draws():
+    pairs, E = known_pairs(), embedding()
+    table = relation_auc(E, CODES, pairs, draws=4, random_state=3)
+    drawn = negatives(CODES, pairs, draws=4, random_state=3)
+    cosine = cosine_similarity(E)
+    for relation, group in pairs.groupby("relation"):
+        positive = cosine[positions(group)]
+        truth = np.r_[np.ones(len(group)), np.zeros(len(group))]
+        aucs = [
+            roc_auc_score(truth, np.r_[positive, cosine[i, j]])
+            for i, j in zip(*drawn[relation], strict=True)
+        ]
+        assert table.loc[relation, "auc"] == pytest.approx(np.mean(aucs), abs=1e-12)
+        assert table.loc[relation, "n_pairs"] == len(group)
+
+
+def test_cosine_is_that_of_scikit_learn_and_zero_for_zero_rows():
+    E = embedding()
+    E[3] = 0
+    i, j = np.arange(10), np.arange(10) + 20
+    assert cosine_pairs(E, i, j) == pytest.approx(cosine_similarity(E)[i, j], abs=1e-12)
+    assert cosine_pairs(E, [3, 3], [3, 4]).tolist() == [0, 0]
+    assert cosine_pairs(E, np.zeros((2, 5), int), np.ones((2, 5), int)).shape == (2, 5)
+
+
+def test_negatives_have_the_types_of_the_positives_and_are_unknown():
+    pairs = known_pairs()
+    known = {frozenset(pair) for pair in zip(*positions(pairs), strict=True)}
+    drawn = negatives(CODES, pairs, draws=7)
+    for relation, group in pairs.groupby("relation"):
+        i, j = drawn[relation]
+        assert i.shape == j.shape == (7, len(group))
+        assert (i != j).all()
+        assert not known & {frozenset(pair) for pair in zip(i.flat, j.flat, strict=True)}
+        assert (i < 30).all()
+        assert ((j < 30) if relation == "similar" else (j >= 30)).all()
+
+
+def test_negatives_cover_the_unknown_pairs_evenly():
+    codes = [f"A:{k}" for k in range(4)]
+    pairs = pd.DataFrame({"code1": ["A:0"], "code2": ["A:1"], "relation": ["r"]})
+    i, j = negatives(codes, pairs, draws=6000)["r"]
+    keys, counts = np.unique(np.sort(np.c_[i, j], axis=1), axis=0, return_counts=True)
+    assert keys.tolist() == [[0, 2], [0, 3], [1, 2], [1, 3], [2, 3]]
+    assert counts == pytest.approx(1200, abs=5 * np.sqrt(1200))
+
+
+def test_negatives_are_seeded_and_a_relation_does_not_move_another():
+    pairs = known_pairs()
+    first, again = (negatives(CODES, pairs, random_state=1) for _ in range(2))
+    other = negatives(CODES, pairs, random_state=2)
+    assert all(np.array_equal(first[r], again[r]) for r in first)
+    assert not any(np.array_equal(first[r], other[r]) for r in first)
+    reordered = negatives(CODES, pairs.sort_values("relation", ascending=False), random_state=1)
+    assert all(np.array_equal(first[r], reordered[r]) for r in first)
+
+
+def test_rotation_and_scale_of_the_embedding_change_nothing():
+    pairs, E = known_pairs(), embedding()
+    rotation, _ = np.linalg.qr(np.random.default_rng(1).standard_normal((6, 6)))
+    pd.testing.assert_frame_equal(
+        relation_auc(E, CODES, pairs), relation_auc(3 * E @ rotation, CODES, pairs)
+    )
+
+
+def test_planted_pairs_are_found_and_zeros_give_one_half():
+    pairs = pd.DataFrame({"code1": CODES[:15], "code2": CODES[15:30], "relation": "similar"})
+    E = embedding()
+    E[15:30] = E[:15]
+    found = relation_auc(E, CODES, pairs).loc["similar"]
+    assert found["auc"] > 0.99
+    nothing = relation_auc(np.zeros((50, 3)), CODES, pairs).loc["similar"]
+    assert nothing[["auc", "lo", "hi"]].tolist() == pytest.approx([0.5, 0.5, 0.5])
+
+
+def test_interval_covers_the_truth_about_as_often_as_it_says():
+    """Random embedding: the true AUC is 1/2, and about 95 of 100 intervals must hold it."""
+    pairs = pd.DataFrame(
+        {"code1": CODES[:15] * 2, "code2": CODES[15:30] + CODES[30:45], "relation": "r"}
+    )
+    tables = [relation_auc(embedding(s), CODES, pairs, random_state=s) for s in range(150)]
+    covered = [(t["lo"].item() <= 0.5 <= t["hi"].item()) for t in tables]
+    assert 0.85 <= np.mean(covered) <= 0.995
+
+
+def test_pairs_outside_the_codes_are_left_out():
+    pairs = known_pairs()
+    more = pd.DataFrame({"code1": ["PheCode:999"], "code2": [CODES[0]], "relation": ["similar"]})
+    pd.testing.assert_frame_equal(
+        relation_auc(embedding(), CODES, pairs),
+        relation_auc(embedding(), CODES, pd.concat([pairs, more])),
+    )
+
+
+def test_wrong_input_is_named():
+    pairs, E = known_pairs(), embedding()
+    with pytest.raises(InputError, match="one row for each code"):
+        relation_auc(E[:-1], CODES, pairs)
+    with pytest.raises(InputError, match="not finite"):
+        relation_auc(np.full_like(E, np.nan), CODES, pairs)
+    with pytest.raises(InputError, match="relation"):
+        relation_auc(E, CODES, pairs.drop(columns="relation"))
+    with pytest.raises(InputError, match="both of its codes"):
+        relation_auc(E, [code + "x" for code in CODES], pairs)
+    with pytest.raises(InputError, match="repeated"):
+        relation_auc(E, [CODES[0]] * 50, pairs)
+    with pytest.raises(ParameterError, match="draws"):
+        relation_auc(E, CODES, pairs, draws=0)
+    full = pd.DataFrame({"code1": ["A:0"], "code2": ["A:1"], "relation": ["r"]})
+    with pytest.raises(InputError, match="no negatives can be drawn"):
+        negatives(["A:0", "A:1"], full)
