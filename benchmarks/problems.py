@@ -4,7 +4,8 @@ Two problems, each one call of :func:`load`:
 
 ``visits``
     US emergency visits (NHAMCS 2018-2020), real. One visit is one record; a site is a region in
-    a year (12 sites). Diagnoses become PheCodes, drugs become RxNorm ingredients.
+    a year (12 sites). Diagnoses become PheCodes without their parents, drugs become RxNorm
+    ingredients; the 13 % of drugs (mostly combinations) whose name RxNorm lacks are dropped.
 ``medicare``
     Synthetic Medicare inpatient claims (DE-SynPUF, 10 samples), 2008-2010. One beneficiary in one
     six-month window is one record; a site is a sample (10 sites). Diagnoses become PheCodes,

@@ -40,11 +40,10 @@ class Coordinates:
         """(p, p) factors with theta_kj = to_theta_kj * phi_kj off the diagonal."""
         return self.gain[None, :] / (4 * self.scale[:, None])
 
-    def astype(self, dtype: np.dtype | type) -> "Coordinates":
-        tie = None if self.tie is None else self.tie.astype(dtype)
-        return Coordinates(
-            self.center.astype(dtype), self.scale.astype(dtype), self.gain.astype(dtype), tie
-        )
+    def rescaled(self, scale: np.ndarray) -> "Coordinates":
+        """The same centre with other natural scales; U changes by the factor scale / old scale."""
+        tie = None if self.tie is None else 1 / (2 * scale**2)
+        return Coordinates(self.center, scale, 1 / scale, tie)
 
 
 def paper_coordinates(p: int) -> Coordinates:
@@ -53,16 +52,28 @@ def paper_coordinates(p: int) -> Coordinates:
     return Coordinates(half, half, np.full(p, 2.0), tie=np.full(p, 2.0))
 
 
-def natural_coordinates(mean: np.ndarray, *, tied: bool = False) -> Coordinates:
+# Codes seen in fewer records than about this have their scale raised: the correlation of two rare
+# codes is dominated by single records, which the loss in natural units would otherwise chase.
+RARE_RECORDS = 10.0
+
+
+def natural_coordinates(counts: np.ndarray, total: float, *, tied: bool = False) -> Coordinates:
     """Standardised codes: theta_jk = phi_jk / (4 sigma_j sigma_k), METHOD section 4.
 
+    The prevalence is ``(counts + 1/2) / (total + 1)``, never 0 or 1, and ``sigma^2 = mean (1 - mean) +
+    RARE_RECORDS / total``, so that every code, also one that is never seen, has a finite scale.
     With `tied` the records stay uncentred, because theta_jj = (UV')_jj is a statement about ±1.
     """
-    mean = np.asarray(mean, dtype=np.float64)
-    sigma = np.sqrt(mean * (1 - mean))
+    mean = smoothed_mean(counts, total)
+    sigma = np.sqrt(mean * (1 - mean) + RARE_RECORDS / (total + 1.0))
     if tied:
         return Coordinates(np.full(mean.size, 0.5), sigma, 1 / sigma, tie=1 / (2 * sigma**2))
     return Coordinates(mean, sigma, 1 / sigma)
+
+
+def smoothed_mean(counts: np.ndarray, total: float) -> np.ndarray:
+    """Prevalence with one pseudo-record: never 0 or 1."""
+    return (counts + 0.5) / (total + 1.0)
 
 
 def theta_from(coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray) -> np.ndarray:

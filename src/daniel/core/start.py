@@ -8,13 +8,7 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
 from daniel.core.coordinates import Coordinates
-from daniel.core.ising import full_sweep, symmetric_gradient
 from daniel.core.records import Records
-
-
-def smoothed_mean(counts: np.ndarray, total: float) -> np.ndarray:
-    """Prevalence (counts + 1/2) / (total + 1): never 0 or 1, so that rare codes keep a scale."""
-    return (counts + 0.5) / (total + 1.0)
 
 
 def correlation(records: Records, coords: Coordinates, dtype: type = np.float64) -> np.ndarray:
@@ -35,59 +29,85 @@ def correlation(records: Records, coords: Coordinates, dtype: type = np.float64)
     return second
 
 
-def top_eigenpairs(matrix: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest eigenvalues, descending, and their vectors (p, k); deterministic."""
+def extreme_eigenpairs(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest (end "LA") or smallest ("SA") eigenvalues, outermost first, and vectors (p, k)."""
     p = matrix.shape[0]
     k = min(k, p)
+    if k == 0:
+        return np.zeros(0), np.zeros((p, 0))
     if p > 400 and k < p // 4:
-        value, vector = eigsh(matrix, k=k, which="LA", v0=np.ones(p) / np.sqrt(p), tol=1e-6)
+        value, vector = eigsh(matrix, k=k, which=end, v0=np.ones(p) / np.sqrt(p), tol=1e-5)
     else:
-        value, vector = eigh(matrix, subset_by_index=(p - k, p - 1))
-    order = np.argsort(value)[::-1]
+        first, last = (p - k, p - 1) if end == "LA" else (0, k - 1)
+        value, vector = eigh(matrix, subset_by_index=(first, last))
+    order = np.argsort(value)[::-1] if end == "LA" else np.argsort(value)
     return value[order], vector[:, order]
 
 
-def spectral_factor(matrix: np.ndarray, d: int, threshold: float) -> np.ndarray:
-    """U (p, d) with UU' the best positive semidefinite fit under a nuclear-norm threshold."""
-    value, vector = top_eigenpairs(matrix, d)
-    return vector * np.sqrt(np.maximum(value - threshold, 0))
+def spectral_start(
+    matrix: np.ndarray, signs: np.ndarray, penalty: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """U (p, d) from the eigenpairs of a correlation matrix, for factors U diag(signs) U'.
+
+    Eigenvalues are lowered by the penalty and, because couplings are partial and correlations are
+    not, squeezed as s / (1 + s).  A little noise lets columns that start at zero, a saddle, grow.
+    """
+    p = matrix.shape[0]
+    U = np.zeros((p, signs.size))
+    for end, side in (("LA", signs > 0), ("SA", signs < 0)):
+        value, vector = extreme_eigenpairs(matrix, int(side.sum()), end)
+        s = np.maximum(np.abs(value) - penalty[side], 0)
+        U[:, side] = vector * np.sqrt(s / (1 + s))
+    return U + rng.standard_normal(U.shape) * (0.03 / np.sqrt(p))
 
 
 def noise_level(
-    counts: np.ndarray, total: float, rng: np.random.Generator, draws: int = 3
+    counts: np.ndarray, total: float, scale: np.ndarray, rng: np.random.Generator, draws: int = 3
 ) -> float:
-    """Operator norm of the natural gradient when every column is permuted, averaged over draws.
+    """Operator norm of (G + G')/2 when every column is permuted, averaged over draws.
 
     Permuted columns keep each code's number of records and lose every relation, so this is what
-    chance alone puts into (G + G')/2; about 2 sqrt(p/n), more when many codes are rare.
+    chance alone puts into the gradient at independence; about 2 sqrt(p/n).
     """
     n = int(round(total))
-    counts = np.round(counts).astype(int)
-    kept = counts[(counts > 0) & (counts < n)]
-    if kept.size < 2:
+    whole = np.round(counts).astype(int)
+    kept = (whole > 0) & (whole < n)
+    if kept.sum() < 2:
         return 0.0
-    return float(np.mean([_permuted_norm(kept, n, rng) for _ in range(draws)]))
+    norms = [_permuted_norm(whole[kept], n, scale[kept], rng) for _ in range(draws)]
+    return float(np.mean(norms))
 
 
-def _permuted_norm(counts: np.ndarray, n: int, rng: np.random.Generator) -> float:
+def _permuted_norm(
+    counts: np.ndarray, n: int, scale: np.ndarray, rng: np.random.Generator
+) -> float:
     p = counts.size
     rows = np.concatenate([rng.choice(n, c, replace=False, shuffle=False) for c in counts])
     columns = np.repeat(np.arange(p), counts)
-    Z = sp.csr_array((np.ones(rows.size), (rows, columns)), shape=(n, p))
+    scaled = sp.csr_array((1 / scale[columns], (rows, columns)), shape=(n, p))
     mean = counts / n
-    sigma = np.sqrt(mean * (1 - mean))
-    scaled = sp.csr_array(Z / sigma[None, :])
-    center = mean / sigma
+    center = mean / scale
+    own = mean * (1 - mean) / scale**2
 
     def apply(v: np.ndarray) -> np.ndarray:
         v = v.ravel()
-        return scaled.T @ (scaled @ v) / n - center * (center @ v) - v
+        return scaled.T @ (scaled @ v) / n - center * (center @ v) - own * v
 
-    operator = LinearOperator((p, p), matvec=apply, dtype=np.float64)
     if p < 10:
-        return float(np.linalg.norm(operator @ np.eye(p), 2))
+        return float(np.linalg.norm(np.column_stack([apply(e) for e in np.eye(p)]), 2))
+    operator = LinearOperator((p, p), matvec=apply, dtype=np.float64)
     top = eigsh(operator, k=1, which="LA", v0=rng.standard_normal(p), tol=1e-3)[0]
     return float(top[0])
+
+
+def penalty_factor(mean: np.ndarray) -> float:
+    """Penalty in units of the noise level: 0.65 for even codes, 1.5 for rare ones.
+
+    Even codes have Gaussian noise, and a penalty just below its norm gives the smallest error; among
+    rare codes single records make cliques that stand above it.  Both ends were measured
+    (docs/method.md); between them the mean of ``4 mean (1 - mean)`` interpolates.
+    """
+    return 1.5 - 0.85 * float(np.mean(4 * mean * (1 - mean)))
 
 
 def convex_start(
@@ -125,22 +145,12 @@ def in_ball(theta: np.ndarray, radius: float) -> np.ndarray:
     return theta if norm <= radius else theta * (radius / norm)
 
 
-def hub_gradient(records: Records, coords: Coordinates) -> Callable[[np.ndarray], np.ndarray]:
-    """theta -> W(theta), eq. (B_star), in the paper's coordinates."""
-    return lambda theta: symmetric_gradient(full_sweep(records, coords, theta, None).G)
+def signed_factor(theta: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
+    """U (p, d) and signs (d,) with U diag(signs) U' the rank-d SVD of a symmetric theta.
 
-
-def balanced_factors(theta: np.ndarray, d: int) -> tuple[np.ndarray, np.ndarray]:
-    """U = L sqrt(S), V = R sqrt(S) of the rank-d SVD; a symmetric theta gives V = U D (Remark 1).
-
-    For a symmetric theta the eigenvectors are used, which makes V = U D exact: singular vectors of
-    equal singular values need not agree in sign.
+    Eigenvectors rather than singular vectors, because V = U D (Remark 1) is then exact.
     """
-    if np.array_equal(theta, theta.T):
-        value, vector = np.linalg.eigh(theta)
-        order = np.argsort(-np.abs(value))[:d]
-        U = vector[:, order] * np.sqrt(np.abs(value[order]))
-        return U, U * np.where(value[order] < 0, -1.0, 1.0)
-    left, value, right = np.linalg.svd(theta)
-    root = np.sqrt(value[:d])
-    return left[:, :d] * root, right[:d].T * root
+    value, vector = np.linalg.eigh((theta + theta.T) / 2)
+    order = np.argsort(-np.abs(value), kind="stable")[:d]
+    signs = np.where(value[order] < 0, -1.0, 1.0)
+    return vector[:, order] * np.sqrt(np.abs(value[order])), signs

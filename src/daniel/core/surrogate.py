@@ -1,12 +1,12 @@
 """What the hub minimises, eq. (surrogate_obj), as a function of one flat vector.
 
-    f(U, V, b) = L_1(UV', b) + <D, UV'> + <c, b>                  hub loss, gradient correction
-               + (lambda/2) (||U||^2 + ||V||^2)                    nuclear norm of UV'
-               + (alpha/2) ||UV' - U0 V0'||^2                      damping
-               + (1/4) ||U'U - V'V||^2                             embedding balancer
+    f(U, V, b) = L_1(UV', b) + <D, UV'> + <c, b>           hub loss and gradient corrections
+               + (1/2) sum_i lambda_i (|u_i|^2 + |v_i|^2)   nuclear norm of UV'
+               + (1/2) sum_jk w_j w_k (UV' - U0 V0')_jk^2   damping
+               + beta ||U'U - V'V||^2                       embedding balancer, beta = 1/4
 
-Without corrections this is the centralised objective.  The positive semidefinite form has V = U,
-which is balanced by itself.
+Without corrections and damping this is the centralised objective.  `signs` (d,) fixes V = U diag(signs),
+the form that a symmetric Theta keeps (Remark 1): it is balanced by itself and halves the unknowns.
 """
 
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from daniel.core.records import Records
 
 @dataclass(frozen=True)
 class Factors:
-    """U, V (p, d) and intercepts b (sites, p); V is U itself in the positive semidefinite form."""
+    """U, V (p, d) and intercepts b (sites, p); b is None when it is tied to the diagonal."""
 
     U: np.ndarray
     V: np.ndarray
@@ -28,93 +28,110 @@ class Factors:
 
 
 @dataclass(frozen=True)
+class Anchor:
+    """Damping: half the squared distance of UV' to U0 V0', entry (j, k) weighted by w_j w_k."""
+
+    U: np.ndarray
+    V: np.ndarray
+    weight: np.ndarray  # (p,)
+
+    def __call__(self, U: np.ndarray, V: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
+        """Value and derivatives in U and V, through d x d products alone."""
+        w = np.sqrt(self.weight)[:, None]
+        U, V, U0, V0 = w * U, w * V, w * self.U, w * self.V
+        VV, V0V, UU, U0U = V.T @ V, V0.T @ V, U.T @ U, U0.T @ U
+        square = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + np.vdot(U0.T @ U0, V0.T @ V0)
+        return float(square) / 2, w * (U @ VV - U0 @ V0V), w * (V @ UU - V0 @ U0U)
+
+
+@dataclass(frozen=True)
 class Surrogate:
-    """The objective.  `correction` (p, p) is D, `intercept_correction` (sites, p) is c, `anchor`
-    the factors (U0, V0) that `damping` pulls to, `prior` (sites, p) the intercepts that a
-    pseudo-record keeps finite when a code is never or always present."""
+    """The objective; call it with a packed vector for value and gradient.
+
+    prior (sites, p): intercepts that one pseudo-record pulls to, so that a code which is never or
+    always present keeps a finite one; None when the coordinates tie the intercept.  penalty: a
+    number, or one for each column.  correction (p, p) is D, intercept_correction (sites, p) is c.
+    """
 
     records: Records
     coords: Coordinates
     prior: np.ndarray | None
-    psd: bool = True
-    penalty: float = 0.0
+    signs: np.ndarray | None
+    penalty: float | np.ndarray = 0.0
     correction: np.ndarray | None = None
     intercept_correction: np.ndarray | None = None
-    damping: float = 0.0
-    anchor: tuple[np.ndarray, np.ndarray] | None = None
+    anchor: Anchor | None = None
     balance: float = 0.0
 
     def on(self, records: Records) -> "Surrogate":
         """The same objective with the loss of other records."""
         return replace(self, records=records)
 
-    # The vector holds b * unit: a step of one in it changes the loss about as a step of one in Phi.
     @property
     def _unit(self) -> np.ndarray:
-        share = self.records.site_totals() / self.records.total
-        if self.prior is not None and self.prior.shape[0] == 1:
-            share = np.ones(1)
-        return np.sqrt(np.maximum(share, 1e-6))[:, None] * self.coords.scale
+        """The vector holds b * unit: a step of one there changes the loss as one in Phi does."""
+        assert self.prior is not None
+        share = np.ones(1)
+        if self.prior.shape[0] > 1:
+            share = np.maximum(self.records.site_totals() / self.records.total, 1e-6)
+        return np.sqrt(share)[:, None] * self.coords.scale
 
     def pack(self, factors: Factors) -> np.ndarray:
-        parts = [factors.U.ravel()]
-        if not self.psd:
-            parts.append(factors.V.ravel())
+        parts = [factors.U] if self.signs is not None else [factors.U, factors.V]
         if self.prior is not None:
             assert factors.b is not None
-            parts.append((factors.b * self._unit).ravel().astype(factors.U.dtype))
-        return np.concatenate(parts)
+            parts.append(factors.b * self._unit)
+        return np.concatenate([part.ravel() for part in parts]).astype(factors.U.dtype)
 
     def unpack(self, x: np.ndarray) -> Factors:
-        p = self.coords.p
         free = 0 if self.prior is None else self.prior.size
         body, tail = x[: x.size - free], x[x.size - free :]
         b = None if self.prior is None else tail.reshape(self.prior.shape) / self._unit
-        if self.psd:
-            U = body.reshape(p, -1)
-            return Factors(U, U, b)
-        U, V = body.reshape(2, p, -1)
-        return Factors(U, V, b)
+        p = self.coords.p
+        if self.signs is None:
+            U, V = body.reshape(2, p, -1)
+            return Factors(U, V, b)
+        U = body.reshape(p, -1)
+        return Factors(U, U * self.signs.astype(U.dtype), b)
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         """Value and gradient at the packed vector x."""
         f = self.unpack(x)
-        out = sweep(self.records, self.coords, f.U, f.V, f.b)
-        value, gU, gV, gb = out.loss, out.U, out.V, out.b
+        U, V = f.U, f.V
+        out = sweep(self.records, self.coords, U, V, f.b)
+        value, gU, gV = out.loss, out.U.astype(np.float64), out.V.astype(np.float64)
         if self.correction is not None:
-            DV, DU = self.correction @ f.V, self.correction.T @ f.U
-            value += float(np.vdot(f.U, DV))
-            gU, gV = gU + DV, gV + DU
-        if self.penalty:
-            value += self.penalty / 2 * float(np.vdot(f.U, f.U) + np.vdot(f.V, f.V))
-            gU, gV = gU + self.penalty * f.U, gV + self.penalty * f.V
-        if self.damping and self.anchor is not None:
-            extra, dU, dV = _squared_distance(f.U, f.V, *self.anchor)
-            value += self.damping / 2 * extra
-            gU, gV = gU + self.damping * dU, gV + self.damping * dV
-        if self.balance and not self.psd:
-            gap = f.U.T @ f.U - f.V.T @ f.V
+            DV = self.correction @ V
+            value += float(np.vdot(U, DV))
+            gU += DV
+            gV += self.correction.T @ U
+        if np.any(self.penalty):
+            value += 0.5 * float(np.sum(self.penalty * ((U**2).sum(axis=0) + (V**2).sum(axis=0))))
+            gU += self.penalty * U
+            gV += self.penalty * V
+        if self.anchor is not None:
+            extra, aU, aV = self.anchor(U, V)
+            value += extra
+            gU += aU
+            gV += aV
+        if self.balance:
+            gap = U.T @ U - V.T @ V
             value += self.balance * float(np.vdot(gap, gap))
-            gU, gV = gU + 4 * self.balance * f.U @ gap, gV - 4 * self.balance * f.V @ gap
-        if self.prior is not None:
-            if self.intercept_correction is not None:
-                value += float(np.vdot(self.intercept_correction, f.b))  # type: ignore[arg-type]
-                gb = gb + self.intercept_correction
-            # One pseudo-record: a code that is never present would send its intercept to -infinity.
-            pull = self._unit**2 / self.records.total
-            off = f.b - self.prior
-            value += float((pull * off**2).sum()) / 2
-            gb = (gb + pull * off) / self._unit
-        parts = [(gU + gV).ravel()] if self.psd else [gU.ravel(), gV.ravel()]
-        if self.prior is not None:
-            parts.append(gb.ravel())
-        return value, np.concatenate(parts).astype(x.dtype, copy=False)
+            gU += 4 * self.balance * U @ gap
+            gV -= 4 * self.balance * V @ gap
+        parts = [gU, gV] if self.signs is None else [gU + self.signs * gV]
+        if f.b is not None:
+            extra, gb = self._intercepts(f.b, out.b)
+            value += extra
+            parts.append(gb)
+        return value, np.concatenate([part.ravel() for part in parts]).astype(x.dtype)
 
-
-def _squared_distance(
-    U: np.ndarray, V: np.ndarray, U0: np.ndarray, V0: np.ndarray
-) -> tuple[float, np.ndarray, np.ndarray]:
-    """||UV' - U0V0'||^2 and half its derivatives, through d x d products alone."""
-    VV, V0V, UU, U0U = V.T @ V, V0.T @ V, U.T @ U, U0.T @ U
-    value = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + np.vdot(U0.T @ U0, V0.T @ V0)
-    return float(value), U @ VV - U0 @ V0V, V @ UU - V0 @ U0U
+    def _intercepts(self, b: np.ndarray, gb: np.ndarray) -> tuple[float, np.ndarray]:
+        """What pseudo-record and correction add to the value, and the derivative in b * unit."""
+        pull = self._unit**2 / self.records.total
+        value = float((pull * (b - self.prior) ** 2).sum()) / 2
+        gb = gb + pull * (b - self.prior)
+        if self.intercept_correction is not None:
+            value += float(np.vdot(self.intercept_correction, b))
+            gb = gb + self.intercept_correction
+        return value, gb / self._unit

@@ -1,0 +1,345 @@
+"""The natural recipe: standardised codes, free intercepts, nuclear-norm penalty, damped one shot.
+
+    pooled:    fit(records)                                  the centralised fit
+    one shot:  start = make_start(hub)                       at the hub
+               answer(records, start)                        once at every site
+               finish(hub, start, answers)                   at the hub
+
+Phi = U diag(signs) U' is symmetric by construction (Remark 1).  Positive components are the latent
+patient of eq. (EHR_model); negative ones hold codes that exclude each other, and are admitted only
+when they stand clearly above the noise.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_mean, theta_from
+from daniel.core.ising import full_sweep, logit_moments
+from daniel.core.records import Records, records_from
+from daniel.core.sample import gibbs
+from daniel.core.solve import LBFGS, Solution, minimise, relative_decrease
+from daniel.core.start import correlation, noise_level, penalty_factor, spectral_start
+from daniel.core.surrogate import Anchor, Factors, Surrogate
+
+Intercept = Literal["site", "shared", "tied"]
+
+NEGATIVE_FACTOR = 1.5  # penalty of negative components, in units of the noise level
+NEGATIVE_SHARE = 4  # one column in so many may hold a negative component
+MAX_AUTO_COMPONENTS = 256
+DAMPING = 3.0
+SPARSE_AT_HUB = 30.0  # hub records with a code at which its damping has fallen by half
+SYNTHETIC_RECORDS = 10_000
+SYNTHETIC_SWEEPS = 50
+CALIBRATION_ROUNDS = 8
+LARGE = 1 << 28  # records * codes above which the solver starts on a part of the records
+PROGRESSIVE = (1 / 16, 1 / 4)
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all sites of a study agree on."""
+
+    n_components: int | None = None  # None: from the spectrum
+    penalty: float | None = None  # None: from the noise level
+    intercept: Intercept = "site"
+    surrogate: Literal["hub", "model"] = "hub"
+    damping: float | None = None  # None: DAMPING times the share of records outside the hub
+    max_iter: int = 200
+    tol: float = 1e-5
+    dtype: type = np.float32
+    progress: Callable[[int, float], None] | None = None
+
+
+@dataclass(frozen=True)
+class Start:
+    """What the hub sends: coordinates, Phi0 = U diag(signs) U', and its intercepts (1, p)."""
+
+    coords: Coordinates
+    U: np.ndarray
+    signs: np.ndarray
+    b: np.ndarray
+
+    @property
+    def V(self) -> np.ndarray:
+        return self.U * self.signs.astype(self.U.dtype)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a site returns: derivatives at the start, number of records, records with each code."""
+
+    G: np.ndarray
+    b: np.ndarray
+    n: float
+    counts: np.ndarray
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A finished model in natural coordinates."""
+
+    coords: Coordinates
+    U: np.ndarray
+    signs: np.ndarray
+    b: np.ndarray  # (1, p)
+    penalty: float
+    solution: Solution
+    start: Start
+
+
+def fit(records: Records, options: Options, rng: np.random.Generator) -> Fit:
+    """The centralised fit: all records in one place, one intercept vector."""
+    records = _one_site(records)
+    total, counts = records.total, records.counts()
+    coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
+    noise = noise_level(counts, total, coords.scale, rng)
+    penalty = _penalty(options, noise, counts, total)
+    matrix = correlation(records, coords)
+    signs = _signs(options, matrix, penalty)
+    columns = _column_penalty(signs, penalty, noise)
+    U = spectral_start(matrix, signs, columns, rng).astype(options.dtype)
+    del matrix  # (p, p): not beside the ones the solver needs
+    start = Start(coords, U, signs, prior_intercepts(records))
+    objective = Surrogate(records, coords, _prior(start, options), signs, columns)
+    return _solved(objective, start, penalty, options, rng)
+
+
+def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Start:
+    """Phi0 from the hub's own records: its penalised fit, or independence when it has too few.
+
+    With fewer records than codes the hub's fit is mostly chance, and starting from it costs more
+    than it brings (METHOD section 3).
+    """
+    hub = _one_site(hub)
+    if hub.total >= hub.p:
+        own = fit(hub, replace(options, penalty=None), rng)
+        return Start(own.coords, own.U, own.signs, own.b)
+    tied = options.intercept == "tied"
+    coords = natural_coordinates(hub.counts(), hub.total, tied=tied)
+    d = options.n_components or min(hub.p, MAX_AUTO_COMPONENTS)
+    U = np.zeros((hub.p, 1), dtype=options.dtype)
+    return Start(coords, U, _split_signs(d)[:1], prior_intercepts(hub))
+
+
+def answer(records: Records, start: Start, options: Options) -> Answer:
+    """A site's derivative at Phi0; with site intercepts, after fitting its own at Phi0.
+
+    Those intercepts stay at the site: with them the derivative in b vanishes, and what is returned
+    does not depend on the centre of the coordinates.
+    """
+    records = _one_site(records)
+    b = None if start.coords.tied else start.b
+    if options.intercept == "site":
+        b = site_intercepts(records, start)
+    out = full_sweep(records, start.coords, (start.U, start.V), b)
+    return Answer(out.G, out.b, records.total, records.counts())
+
+
+def finish(
+    hub: Records,
+    start: Start,
+    answers: Sequence[Answer],
+    options: Options,
+    rng: np.random.Generator,
+) -> Fit:
+    """The hub minimises its loss, corrected by the mean derivative of all sites; METHOD section 5.
+
+    Coordinates and penalty are those of all records: the answers carry the counts.  The hub's own
+    records must be among the answers.
+    """
+    hub = _one_site(hub)
+    total = sum(a.n for a in answers)
+    counts = np.sum([a.counts for a in answers], axis=0)
+    model = options.surrogate == "model" or hub.total < hub.p
+    reference = _synthetic(start, counts, total, rng) if model else hub
+    own = answer(reference, start, options)
+    G = _mean_derivative(answers, total)
+
+    tied = options.intercept == "tied"
+    scale = natural_coordinates(counts, total, tied=tied).scale
+    coords = start.coords.rescaled(scale)
+    ratio = (scale / start.coords.scale)[:, None]
+    G /= ratio * ratio.T
+    correction = (G - own.G / (ratio * ratio.T)).astype(options.dtype)
+    U0 = (start.U * ratio).astype(options.dtype)
+    moved = replace(start, coords=coords, U=U0)
+
+    noise = noise_level(counts, total, scale, rng)
+    penalty = _penalty(options, noise, counts, total)
+    signs, U = _widened(moved, G, options, penalty, noise, rng)
+    damping = options.damping
+    if damping is None:
+        damping = DAMPING * (1 - hub.total / total)
+    weight = np.sqrt(damping) * _sparsity(reference)
+    objective = Surrogate(
+        reference,
+        coords,
+        _prior(replace(moved, b=prior_intercepts(reference)), options),
+        signs,
+        _column_penalty(signs, penalty, noise),
+        correction=correction,
+        intercept_correction=_mean_intercept(answers, total) - own.b
+        if options.intercept == "shared"
+        else None,
+        anchor=Anchor(U0, moved.V, weight.astype(options.dtype)) if damping else None,
+    )
+    fitted = _solved(objective, replace(moved, U=U, signs=signs), penalty, options, rng)
+    fitted = replace(fitted, start=moved)
+    if options.intercept != "site":
+        return fitted
+    # The hub's prevalences are not the study's: move the intercepts by the difference in log-odds.
+    shift = _logit(smoothed_mean(counts, total)) - prior_intercepts(reference)
+    return replace(fitted, b=fitted.b + shift)
+
+
+def prior_intercepts(records: Records) -> np.ndarray:
+    """(1, p) log-odds of each code's smoothed prevalence."""
+    return _logit(smoothed_mean(records.counts(), records.total))[None, :]
+
+
+def site_intercepts(records: Records, start: Start, max_iter: int = 20) -> np.ndarray:
+    """(1, p) best intercepts at a fixed Phi0: p one-dimensional convex problems, Newton steps.
+
+    One pseudo-record at the site's own prevalence keeps codes that are never present finite.
+    """
+    prior = prior_intercepts(records)
+    counts = records.counts()
+    b = prior.copy()
+    pull = start.coords.scale**2
+    for _ in range(max_iter):
+        mean, variance = logit_moments(records, start.coords, start.U, start.V, b)
+        step = (counts - mean - pull * (b - prior)) / (variance + pull)
+        b = b + np.clip(step, -2, 2)
+        if np.abs(step).max() < 1e-4:
+            break
+    return b
+
+
+def _solved(
+    objective: Surrogate, start: Start, penalty: float, options: Options, rng: np.random.Generator
+) -> Fit:
+    """Minimise from the start; first on parts of the records when there are very many."""
+    b = None if objective.prior is None else objective.prior
+    x = objective.pack(Factors(start.U, start.V, b))
+    records = objective.records
+    if records.n * records.p > LARGE:
+        order = rng.permutation(records.n)
+        for share in PROGRESSIVE:
+            part = records.take(np.sort(order[: int(share * records.n)]))
+            x = _minimised(objective.on(part), x, replace(options, tol=10 * options.tol)).x
+    solution = _minimised(objective, x, options)
+    f = objective.unpack(solution.x)
+    b = f.b
+    if b is None:  # tied: b_j = tie_j phi_jj
+        assert objective.coords.tie is not None
+        b = (objective.coords.tie * np.einsum("jc,jc->j", f.U, f.V))[None, :]
+    return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
+
+
+def _minimised(objective: Surrogate, x: np.ndarray, options: Options) -> Solution:
+    return minimise(
+        objective,
+        x,
+        solver=LBFGS(),
+        max_iter=options.max_iter,
+        stop=relative_decrease(options.tol),
+        progress=options.progress,
+    )
+
+
+def _one_site(records: Records) -> Records:
+    return replace(records, site=np.zeros(records.n, dtype=np.int32), n_sites=1)
+
+
+def _prior(start: Start, options: Options) -> np.ndarray | None:
+    return None if options.intercept == "tied" else start.b
+
+
+def _penalty(options: Options, noise: float, counts: np.ndarray, total: float) -> float:
+    if options.penalty is not None:
+        return float(options.penalty)
+    return penalty_factor(smoothed_mean(counts, total)) * noise
+
+
+def _column_penalty(signs: np.ndarray, penalty: float, noise: float) -> np.ndarray:
+    return np.where(signs > 0, penalty, max(penalty, NEGATIVE_FACTOR * noise))
+
+
+def _split_signs(d: int) -> np.ndarray:
+    return np.where(np.arange(d) < d - d // NEGATIVE_SHARE, 1.0, -1.0)
+
+
+def _signs(options: Options, matrix: np.ndarray, penalty: float) -> np.ndarray:
+    """Signs of the columns; their number is given, or what of the spectrum the penalty leaves."""
+    if options.n_components is not None:
+        return _split_signs(options.n_components)
+    p = matrix.shape[0]
+    above = int((np.linalg.eigvalsh(matrix) > penalty).sum())
+    d = min(p, MAX_AUTO_COMPONENTS, -(-4 * (above + 4) // 3))
+    return _split_signs(d)
+
+
+def _widened(
+    start: Start,
+    G: np.ndarray,
+    options: Options,
+    penalty: float,
+    noise: float,
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:
+    """Signs and first U for the hub's descent: the start's columns, and those the correction asks for.
+
+    All records show components that the hub alone could not; they stand in Phi0 minus the mean
+    derivative, a proximal step from the start.
+    """
+    target = (start.U @ start.V.T).astype(np.float64) - (G + G.T) / 2
+    signs = _signs(options, target, penalty)
+    columns = _column_penalty(signs, penalty, noise)
+    return signs, spectral_start(target, signs, columns, rng).astype(options.dtype)
+
+
+def _sparsity(records: Records) -> np.ndarray:
+    """(p,) in (0, 1]: how little these records say of each code's curvature.
+
+    Where the hub hardly sees a code its loss is flat, and the linear correction would run away.
+    """
+    counts = records.counts()
+    seen = np.minimum(counts, records.total - counts)
+    return np.sqrt(SPARSE_AT_HUB / (SPARSE_AT_HUB + seen))
+
+
+def _mean_derivative(answers: Sequence[Answer], total: float) -> np.ndarray:
+    out = np.zeros_like(answers[0].G, dtype=np.float64)
+    for a in answers:
+        out += (a.n / total) * a.G
+    return out
+
+
+def _mean_intercept(answers: Sequence[Answer], total: float) -> np.ndarray:
+    return np.sum([(a.n / total) * a.b for a in answers], axis=0)
+
+
+def _synthetic(
+    start: Start, counts: np.ndarray, total: float, rng: np.random.Generator
+) -> Records:
+    """Records drawn from the positive part of the model at Phi0, at the study's prevalences.
+
+    Only their curvature is used: the correction makes their derivative at Phi0 that of all sites.
+    A few rounds of stochastic approximation move the intercepts until the prevalences fit.
+    """
+    side = start.signs > 0
+    U = start.U[:, side] / (2 * start.coords.scale[:, None])
+    target = _logit(smoothed_mean(counts, total))
+    b = np.diag(theta_from(start.coords, start.U[:, side], start.U[:, side], target)).copy()
+    n = SYNTHETIC_RECORDS if U.any() else 0
+    for _ in range(CALIBRATION_ROUNDS if n else 0):
+        Z = gibbs(U, b, n // 4, rng, SYNTHETIC_SWEEPS // 2)
+        b += (target - _logit(smoothed_mean(Z.sum(axis=0), n // 4))) / 4
+    return records_from(gibbs(U, b, SYNTHETIC_RECORDS, rng, SYNTHETIC_SWEEPS))
+
+
+def _logit(mean: np.ndarray) -> np.ndarray:
+    return np.log(mean) - np.log1p(-mean)
