@@ -17,6 +17,7 @@ LAYERS: list[set[str]] = [
     {"study"},
     {"matrix"},
     {"core", "data"},
+    {"modelfile"},
     {"estimator"},
     {"baselines"},
     {"federated"},
@@ -56,11 +57,19 @@ MODULES = {
 
 
 def imports(module: str, source: str) -> Iterator[tuple[str, bool]]:
-    """(full dotted name, inside a function) of everything the source imports."""
+    """(full dotted name, inside a function) of what the source imports, for more than types."""
     tree = ast.parse(source)
+    only_types = {
+        id(x)
+        for block in ast.walk(tree)
+        if isinstance(block, ast.If) and ast.unparse(block.test).endswith("TYPE_CHECKING")
+        for x in ast.walk(block)
+    }
     functions = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
     inner = {id(x) for f in ast.walk(tree) if isinstance(f, functions) for x in ast.walk(f)}
     for node in ast.walk(tree):
+        if id(node) in only_types:
+            continue
         if isinstance(node, ast.Import):
             yield from ((alias.name, id(node) in inner) for alias in node.names)
         elif isinstance(node, ast.ImportFrom):

@@ -6,6 +6,7 @@ from typing import Any
 
 # Public name -> the module it lives in. Loaded at first use, so that `import daniel` stays light.
 _HOME = {
+    "CodeMatrix": "daniel.matrix",
     "Daniel": "daniel.estimator",
     "DanielError": "daniel.errors",
     "DivergenceError": "daniel.errors",

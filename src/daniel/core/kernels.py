@@ -22,8 +22,7 @@ _LOWEST = np.float32(-87)
 
 # Chebyshev fits: exp(r) on |r| <= ln(2)/2 (relative error 1e-7) and log1p(e)/e on [0, 1] (3e-8).
 _E0, _E1, _E2, _E3, _E4, _E5 = (
-    np.float32(c)
-    for c in (1.00000008, 1.00000004, 0.49998869, 0.16666415, 0.04191753, 0.00837513)
+    np.float32(c) for c in (1.00000008, 1.00000004, 0.49998869, 0.16666415, 0.04191753, 0.00837513)
 )
 _L0, _L1, _L2, _L3, _L4, _L5, _L6, _L7, _L8 = (
     np.float32(c)

@@ -20,15 +20,22 @@ from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_m
 from daniel.core.ising import full_sweep, logit_moments
 from daniel.core.records import Records, records_from
 from daniel.core.sample import gibbs
-from daniel.core.solve import LBFGS, Solution, minimise, relative_decrease
-from daniel.core.start import correlation, noise_level, penalty_factor, spectral_start
+from daniel.core.solve import Solution, minimise_in_stages
+from daniel.core.start import (
+    correlation,
+    count_above,
+    noise_level,
+    penalty_factor,
+    spectral_start,
+)
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 Intercept = Literal["site", "shared", "tied"]
 
-NEGATIVE_FACTOR = 1.5  # penalty of negative components, in units of the noise level
+NEGATIVE_FACTOR = 1.55  # penalty of negative components, in units of the noise level
 NEGATIVE_SHARE = 4  # one column in so many may hold a negative component
-MAX_AUTO_COMPONENTS = 256
+MAX_AUTO_COMPONENTS = 256  # positive ones
+SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
 DAMPING = 3.0
 SPARSE_AT_HUB = 30.0  # hub records with a code at which its damping has fallen by half
 SYNTHETIC_RECORDS = 10_000
@@ -117,11 +124,9 @@ def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Star
     if hub.total >= hub.p:
         own = fit(hub, replace(options, penalty=None), rng)
         return Start(own.coords, own.U, own.signs, own.b)
-    tied = options.intercept == "tied"
-    coords = natural_coordinates(hub.counts(), hub.total, tied=tied)
-    d = options.n_components or min(hub.p, MAX_AUTO_COMPONENTS)
+    coords = natural_coordinates(hub.counts(), hub.total, tied=options.intercept == "tied")
     U = np.zeros((hub.p, 1), dtype=options.dtype)
-    return Start(coords, U, _split_signs(d)[:1], prior_intercepts(hub))
+    return Start(coords, U, np.ones(1), prior_intercepts(hub))
 
 
 def answer(records: Records, start: Start, options: Options) -> Answer:
@@ -225,29 +230,20 @@ def _solved(
     b = None if objective.prior is None else objective.prior
     x = objective.pack(Factors(start.U, start.V, b))
     records = objective.records
+    stages = [objective]
     if records.n * records.p > LARGE:
         order = rng.permutation(records.n)
-        for share in PROGRESSIVE:
-            part = records.take(np.sort(order[: int(share * records.n)]))
-            x = _minimised(objective.on(part), x, replace(options, tol=10 * options.tol)).x
-    solution = _minimised(objective, x, options)
+        parts = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
+        stages = [*(objective.on(records.take(rows)) for rows in parts), objective]
+    solution = minimise_in_stages(
+        stages, x, max_iter=options.max_iter, tol=options.tol, progress=options.progress
+    )
     f = objective.unpack(solution.x)
     b = f.b
     if b is None:  # tied: b_j = tie_j phi_jj
         assert objective.coords.tie is not None
         b = (objective.coords.tie * np.einsum("jc,jc->j", f.U, f.V))[None, :]
     return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
-
-
-def _minimised(objective: Surrogate, x: np.ndarray, options: Options) -> Solution:
-    return minimise(
-        objective,
-        x,
-        solver=LBFGS(),
-        max_iter=options.max_iter,
-        stop=relative_decrease(options.tol),
-        progress=options.progress,
-    )
 
 
 def _one_site(records: Records) -> Records:
@@ -276,10 +272,9 @@ def _signs(options: Options, matrix: np.ndarray, penalty: float) -> np.ndarray:
     """Signs of the columns; their number is given, or what of the spectrum the penalty leaves."""
     if options.n_components is not None:
         return _split_signs(options.n_components)
-    p = matrix.shape[0]
-    above = int((np.linalg.eigvalsh(matrix) > penalty).sum())
-    d = min(p, MAX_AUTO_COMPONENTS, -(-4 * (above + 4) // 3))
-    return _split_signs(d)
+    above = count_above(matrix, penalty, MAX_AUTO_COMPONENTS)
+    positive = above + SPARE_COMPONENTS
+    return _split_signs(min(matrix.shape[0], positive + positive // (NEGATIVE_SHARE - 1)))
 
 
 def _widened(
@@ -322,9 +317,7 @@ def _mean_intercept(answers: Sequence[Answer], total: float) -> np.ndarray:
     return np.sum([(a.n / total) * a.b for a in answers], axis=0)
 
 
-def _synthetic(
-    start: Start, counts: np.ndarray, total: float, rng: np.random.Generator
-) -> Records:
+def _synthetic(start: Start, counts: np.ndarray, total: float, rng: np.random.Generator) -> Records:
     """Records drawn from the positive part of the model at Phi0, at the study's prevalences.
 
     Only their curvature is used: the correction makes their derivative at Phi0 that of all sites.

@@ -1,8 +1,8 @@
 """The paper's recipe, Algorithm 1, kept exactly: ±1 records, tied intercept, W, fixed step.
 
-    start = make_start(hub)       5 gradient updates from zero, rank-d SVD
-    answer(records, start)        the site's W at Theta0, and its number of records
-    finish(hub, start, answers)   gradient descent on eq. (surrogate_obj)
+start = make_start(hub)       5 gradient updates from zero, rank-d SVD
+answer(records, start)        the site's W at Theta0, and its number of records
+finish(hub, start, answers)   gradient descent on eq. (surrogate_obj)
 """
 
 from collections.abc import Callable, Sequence

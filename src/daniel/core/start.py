@@ -61,19 +61,32 @@ def spectral_start(
     return U + rng.standard_normal(U.shape) * (0.03 / np.sqrt(p))
 
 
+def count_above(matrix: np.ndarray, threshold: float, most: int) -> int:
+    """Number of eigenvalues above the threshold, or `most` if there are more."""
+    p = matrix.shape[0]
+    k = min(p, 32)
+    while True:
+        value, _ = extreme_eigenpairs(matrix, k, "LA")
+        above = int((value > threshold).sum())
+        if above < k or k >= min(p, most):
+            return min(above, most)
+        k = min(p, most, 2 * k)
+
+
 def noise_level(
     counts: np.ndarray, total: float, scale: np.ndarray, rng: np.random.Generator, draws: int = 3
 ) -> float:
     """Operator norm of (G + G')/2 when every column is permuted, averaged over draws.
 
     Permuted columns keep each code's number of records and lose every relation, so this is what
-    chance alone puts into the gradient at independence; about 2 sqrt(p/n).
+    chance alone puts into the gradient at independence; about 2 sqrt(p/n), which is the answer when
+    fewer than two codes vary.
     """
     n = int(round(total))
     whole = np.round(counts).astype(int)
     kept = (whole > 0) & (whole < n)
     if kept.sum() < 2:
-        return 0.0
+        return 2 * float(np.sqrt(counts.size / max(n, 1)))
     norms = [_permuted_norm(whole[kept], n, scale[kept], rng) for _ in range(draws)]
     return float(np.mean(norms))
 
@@ -101,13 +114,13 @@ def _permuted_norm(
 
 
 def penalty_factor(mean: np.ndarray) -> float:
-    """Penalty in units of the noise level: 0.65 for even codes, 1.5 for rare ones.
+    """Penalty in units of the noise level: 0.65 for even codes, 1.55 for rare ones.
 
     Even codes have Gaussian noise, and a penalty just below its norm gives the smallest error; among
     rare codes single records make cliques that stand above it.  Both ends were measured
     (docs/method.md); between them the mean of ``4 mean (1 - mean)`` interpolates.
     """
-    return 1.5 - 0.85 * float(np.mean(4 * mean * (1 - mean)))
+    return 1.55 - 0.9 * float(np.mean(4 * mean * (1 - mean)))
 
 
 def convex_start(

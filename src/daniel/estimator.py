@@ -1,0 +1,402 @@
+"""Daniel: the scikit-learn face of both recipes."""
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, Self
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils.validation import check_is_fitted
+
+from daniel import modelfile
+from daniel.core import natural, paper
+from daniel.core.coordinates import Coordinates, paper_coordinates, theta_from
+from daniel.core.ising import conditional, sweep
+from daniel.core.records import Records, records_from
+from daniel.core.sample import gibbs, gibbs_factor
+from daniel.errors import InputError, ParameterError
+from daniel.matrix import align, listed, read_records
+
+RANK_SHARE = 1e-3  # components below this share of the largest count as zero
+CHOICES = {
+    "recipe": ("natural", "paper"),
+    "intercept": ("site", "shared", "tied"),
+    "surrogate": ("hub", "model"),
+}
+
+
+class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+    """One low-rank Ising model of binary records, from one site or many, in one exchange.
+
+    Parameters
+    ----------
+    n_components : int or "auto"
+        Columns of U; "auto" takes what the spectrum holds above the penalty (natural recipe), or
+        p/10 as in the paper's designs (paper recipe).
+    recipe : {"natural", "paper"}
+        "natural" standardises every code, leaves intercepts free, penalises the nuclear norm and
+        damps the one-shot correction.  "paper" is Algorithm 1: ±1 records, intercepts tied to the
+        diagonal, 5 start steps, fixed step, no penalty.
+    penalty : float or "auto"
+        Weight of the nuclear norm, in units of the gradient's operator norm (natural recipe).
+        "auto" takes it from the noise level of column-permuted records.
+    intercept : {"site", "shared", "tied"}
+        Natural recipe: each site's own intercepts, which never leave it; one vector for all; or the
+        paper's theta_jj = (UV')_jj.
+    surrogate : {"hub", "model"}
+        Whose curvature the hub uses: its own records', or those of synthetic records drawn from the
+        start.  A hub with fewer records than codes always uses the latter.
+    damping : float or "auto"
+        How strongly the one-shot fit is held to the start where the hub hardly sees a code.
+    step_size : float
+        The paper recipe's fixed step eta.
+    max_iter, tol : int, float
+        At most so many iterations.  Natural: stop when two steps each lower the objective by less
+        than this share.  Paper: stop when Theta moves less than `tol` in Frobenius norm.
+    random_state : int, RandomState or None
+        Start noise, permutations and synthetic records.
+
+    Attributes
+    ----------
+    embedding_ : (p, d)
+        One row a code; the cosine of two rows says how related the codes are.  Principal axes of
+        the positive part of the couplings, largest first; columns beyond it are zero.
+    U_, V_ : (p, d)
+        Factors of the couplings: theta_ = U_ V_' off the diagonal; V_ = U_ up to signs of columns.
+    theta_ : (p, p)
+        Couplings in the paper's ±1 coordinates, intercepts on the diagonal; computed when asked for.
+    intercept_ : (p,)
+        Log-odds of each code when all others stand at their centre.
+    penalty_, rank_, n_iter_, converged_, loss_curve_, n_features_in_, feature_names_in_
+        As the names say.  hub_ names the hub, sites_ the sites, of a fit with sites.
+
+    Examples
+    --------
+    >>> model = Daniel(random_state=0).fit(X, sites=hospital)        # doctest: +SKIP
+    >>> model.similar("PheCode:290.1")                               # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        n_components: int | Literal["auto"] = "auto",
+        *,
+        recipe: str = "natural",
+        penalty: float | Literal["auto"] = "auto",
+        intercept: str = "site",
+        surrogate: str = "hub",
+        damping: float | Literal["auto"] = "auto",
+        step_size: float = 0.1,
+        max_iter: int = 200,
+        tol: float = 1e-5,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.recipe = recipe
+        self.penalty = penalty
+        self.intercept = intercept
+        self.surrogate = surrogate
+        self.damping = damping
+        self.step_size = step_size
+        self.max_iter = max_iter
+        self.tol = tol
+        self.random_state = random_state
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.transformer_tags.preserves_dtype = []
+        return tags
+
+    # --- fitting ----------------------------------------------------------------------------------
+
+    def fit(
+        self, X: Any, y: Any = None, *, sites: ArrayLike | None = None, hub: Any = None
+    ) -> Self:
+        """Fit to records X (n, p), pooled, or in one exchange between the sites.
+
+        sites: a label per record; with it, only what the protocol sends crosses between them.  hub:
+        the label of the site that minimises; the one with most records unless named.
+        """
+        Z, names = read_records(X)
+        n, p = Z.shape
+        self._check_parameters(p)
+        labels, site = _read_sites(sites, n)
+        hub_index = _read_hub(hub, labels, site)
+        rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
+        records = records_from(Z, site=site, n_sites=len(labels))
+        self._forget()
+        self.n_features_in_ = p
+        if names is not None:
+            self.feature_names_in_ = names
+        if sites is not None:
+            self.sites_, self.hub_ = labels, labels[hub_index]
+        by_site = [records.of_site(i) for i in range(len(labels))] if len(labels) > 1 else [records]
+        if self.recipe == "paper":
+            self._fit_paper(by_site, hub_index)
+        else:
+            self._fit_natural(by_site, hub_index, rng)
+        return self
+
+    def _fit_natural(self, sites: Sequence[Records], hub: int, rng: np.random.Generator) -> None:
+        options = natural.Options(
+            n_components=None if self.n_components == "auto" else int(self.n_components),
+            penalty=None if self.penalty == "auto" else float(self.penalty),
+            intercept=self.intercept,  # type: ignore[arg-type]
+            surrogate=self.surrogate,  # type: ignore[arg-type]
+            damping=None if self.damping == "auto" else float(self.damping),
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        if len(sites) == 1:
+            fitted = natural.fit(sites[0], options, rng)
+        else:
+            start = natural.make_start(sites[hub], options, rng)
+            answers = [natural.answer(records, start, options) for records in sites]
+            fitted = natural.finish(sites[hub], start, answers, options, rng)
+        U, signs = _principal(fitted.U, fitted.signs)
+        positive = U[:, signs > 0]
+        if self.n_components == "auto":
+            kept = max(1, _rank(U))
+            U, signs = U[:, :kept], signs[:kept]
+            positive = positive[:, : max(1, _rank(positive))]
+        self._remember(fitted.coords, U, U * signs.astype(U.dtype), fitted.b, fitted.solution)
+        self.penalty_ = fitted.penalty
+        self.embedding_ = np.pad(positive, ((0, 0), (0, self._width(positive.shape[1]))))
+
+    def _width(self, found: int) -> int:
+        """Zero columns to add, so that a given n_components is the width of the embedding."""
+        return 0 if self.n_components == "auto" else int(self.n_components) - found
+
+    def _fit_paper(self, sites: Sequence[Records], hub: int) -> None:
+        p = sites[0].p
+        d = max(1, p // 10) if self.n_components == "auto" else int(self.n_components)
+        start = paper.make_start(sites[hub], d, step_size=self.step_size)
+        answers = [paper.answer(records, start) for records in sites]
+        fitted = paper.finish(
+            sites[hub],
+            start,
+            answers,
+            step_size=self.step_size,
+            max_iter=self.max_iter,
+            tol=self.tol,
+        )
+        coords = paper_coordinates(p)
+        b = 2 * np.einsum("jc,jc->j", fitted.U, fitted.V)[None, :]
+        self._remember(coords, fitted.U, fitted.V, b, fitted.solution)
+        self.penalty_ = 0.0
+        self.embedding_ = self.U_
+
+    def _remember(
+        self, coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray, solution: Any
+    ) -> None:
+        """Fitted state: factors in the recipe's own coordinates, and the public names."""
+        self._coords = coords
+        self._U, self._V, self._b = U, V, b
+        unit = (2 * coords.scale[:, None]).astype(U.dtype)  # theta = phi / (4 scale scale')
+        self.U_, self.V_ = U / unit, V / unit
+        self.intercept_ = b[0].copy()
+        self.rank_ = _rank(U)
+        self.n_iter_ = solution.n_iter
+        self.converged_ = solution.converged
+        self.loss_curve_ = list(solution.curve)
+
+    def _forget(self) -> None:
+        for name in [name for name in vars(self) if name.endswith("_") or name == "theta_"]:
+            delattr(self, name)
+
+    # --- what a fit knows -------------------------------------------------------------------------
+
+    @cached_property
+    def theta_(self) -> np.ndarray:
+        """(p, p) couplings in ±1 coordinates, intercepts on the diagonal."""
+        check_is_fitted(self)
+        return theta_from(self._coords, self._U, self._V, self._b[0])
+
+    def transform(self, X: Any) -> np.ndarray:
+        """(n, d) patient embeddings: ``U'x`` (paper), ``U'(z - mean)/scale`` (natural).
+
+        The latter is E[y | x] of the latent model eq. (EHR_model), centred on the study's mean.
+        """
+        Z = self._read(X)
+        S = self.embedding_ / self._coords.scale[:, None]
+        return np.asarray(Z @ S - self._coords.center @ S, dtype=self.embedding_.dtype)
+
+    def conditional_proba(self, X: Any, features: Sequence[Any] | None = None) -> np.ndarray:
+        """(n, len(features)) probabilities of each code given the record's other codes.
+
+        eq. (conditional_dist); features: names or column numbers, all codes if None.  What a record
+        says of the code itself is not used.
+        """
+        records = records_from(self._read(X), merge=False)
+        columns = self._columns(features)
+        return conditional(records, self._coords, self._U, self._V, self._b, columns)
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """Mean pseudo-log-likelihood of a record, minus eq. (objective); higher is better."""
+        records = records_from(self._read(X))
+        return -sweep(records, self._coords, self._U, self._V, self._b).loss
+
+    def similar(self, code: Any, n: int = 10) -> Any:
+        """The n codes nearest to `code` by cosine, as a table of code and similarity."""
+        import pandas as pd
+
+        check_is_fitted(self)
+        (column,) = self._columns([code])
+        norms = np.linalg.norm(self.embedding_, axis=1)
+        unit = self.embedding_ / np.where(norms > 0, norms, 1)[:, None]
+        cosine = unit @ unit[column]
+        order = np.argsort(-cosine, kind="stable")
+        order = order[order != column][:n]
+        return pd.DataFrame({"code": self._names[order], "similarity": cosine[order]})
+
+    def sample(self, n: int, *, sweeps: int = 200, random_state: Any = None) -> np.ndarray:
+        """n new 0/1 records (n, p) from the fitted model, by the latent block Gibbs sampler."""
+        check_is_fitted(self)
+        if n < 1:
+            raise ParameterError(f"n is {n}: ask for at least one record.")
+        rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
+        intercept = np.diag(self.theta_)
+        if np.array_equal(self.U_, self.V_):
+            return gibbs(self.U_, intercept, n, rng, sweeps)
+        return gibbs(gibbs_factor((self.theta_ + self.theta_.T) / 2), intercept, n, rng, sweeps)
+
+    def save(self, path: str | Path) -> None:
+        """Write the model to one safetensors file: arrays, and everything else as JSON."""
+        check_is_fitted(self)
+        modelfile.write(path, self)
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Daniel":
+        """Read a model that `save` wrote."""
+        return modelfile.read(path, cls())
+
+    # --- reading and checking ---------------------------------------------------------------------
+
+    @property
+    def _names(self) -> np.ndarray:
+        names = getattr(self, "feature_names_in_", None)
+        return np.arange(self.n_features_in_) if names is None else names
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.embedding_.shape[1]
+
+    def _read(self, X: Any) -> sp.csr_array:
+        check_is_fitted(self)
+        Z, names = read_records(X)
+        fitted = getattr(self, "feature_names_in_", None)
+        by_name = names is not None and fitted is not None
+        if not by_name and Z.shape[1] != self.n_features_in_:
+            raise InputError(
+                f"X has {Z.shape[1]} features, but {type(self).__name__} is expecting "
+                f"{self.n_features_in_} features as input."
+            )
+        return align(Z, names, fitted)
+
+    def _columns(self, features: Sequence[Any] | None) -> np.ndarray:
+        if features is None:
+            return np.arange(self.n_features_in_)
+        position = {name: i for i, name in enumerate(self._names.tolist())}
+        numbers = range(self.n_features_in_)
+        unknown = [
+            f for f in features if f not in position and not (_is_number(f) and f in numbers)
+        ]
+        if unknown:
+            raise InputError(
+                f"The model has no code {listed(unknown)}; it knows {self.n_features_in_} codes, "
+                f"the first of them {listed(self._names[:2].tolist())}."
+            )
+        return np.array([position[f] if f in position else int(f) for f in features], dtype=int)
+
+    def _check_parameters(self, p: int) -> None:
+        for name, allowed in CHOICES.items():
+            value = getattr(self, name)
+            if value not in allowed:
+                wanted = " or ".join(repr(a) for a in allowed)
+                raise ParameterError(f"{name} is {value!r}; expected {wanted}.")
+        d = self.n_components
+        if d != "auto":
+            if not _is_number(d) or d < 1:
+                raise ParameterError(f'n_components is {d!r}; expected "auto" or at least 1.')
+            if d > p:
+                raise ParameterError(
+                    f"n_components is {d}, but X has only {p} codes; use at most {p}."
+                )
+        for name in ("penalty", "damping"):
+            value = getattr(self, name)
+            if value != "auto" and not (_is_real(value) and value >= 0):
+                raise ParameterError(f'{name} is {value!r}; expected "auto" or a number >= 0.')
+        if not (_is_real(self.step_size) and self.step_size > 0):
+            raise ParameterError(f"step_size is {self.step_size!r}; expected a number > 0.")
+        if not (_is_number(self.max_iter) and self.max_iter >= 1):
+            raise ParameterError(f"max_iter is {self.max_iter!r}; expected a whole number >= 1.")
+        if not (_is_real(self.tol) and self.tol >= 0):
+            raise ParameterError(f"tol is {self.tol!r}; expected a number >= 0.")
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def _is_real(value: Any) -> bool:
+    return isinstance(value, int | float | np.number) and bool(np.isfinite(value))
+
+
+def _read_sites(sites: ArrayLike | None, n: int) -> tuple[list[Any], np.ndarray]:
+    """Labels in sorted order, and the index of each record's label."""
+    if sites is None:
+        return [None], np.zeros(n, dtype=np.int32)
+    labels = np.asarray(sites)
+    if labels.ndim != 1 or labels.size != n:
+        found = f"{labels.size} labels" if labels.ndim == 1 else f"an array of shape {labels.shape}"
+        raise InputError(f"sites has {found}, and X has {n} records; give one label per record.")
+    if labels.dtype.kind == "f" and np.isnan(labels).any():
+        raise InputError("sites holds missing labels; every record must belong to a site.")
+    if labels.dtype == object:
+        if any(label is None or label != label for label in labels):
+            raise InputError("sites holds missing labels; every record must belong to a site.")
+        labels = labels.astype(str)
+    known, index = np.unique(labels, return_inverse=True)
+    return known.tolist(), index.astype(np.int32)
+
+
+def _read_hub(hub: Any, labels: list[Any], site: np.ndarray) -> int:
+    if hub is None:
+        return int(np.argmax(np.bincount(site)))
+    if labels == [None]:
+        raise ParameterError("hub names a site, but no sites were given; pass sites= as well.")
+    for i, label in enumerate(labels):
+        if label == hub or str(label) == str(hub):
+            return i
+    raise ParameterError(f"hub is {hub!r}, which is not among the sites {listed(labels)}.")
+
+
+def _principal(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same Phi on principal axes: positive columns by size, then negative ones, then zeros.
+
+    Signs of columns are fixed by their largest entry, so that equal fits give equal numbers.
+    """
+    parts = []
+    for sign in (1.0, -1.0):
+        left, value, _ = np.linalg.svd(U[:, signs == sign], full_matrices=False)
+        largest = np.abs(left).argmax(axis=0) if left.size else np.zeros(0, dtype=int)
+        left = left * np.sign(left[largest, np.arange(left.shape[1])])
+        parts.append((left * value, np.full(value.size, sign), value**2))
+    columns, sign, size = (np.concatenate(items, axis=-1) for items in zip(*parts, strict=True))
+    real = size > RANK_SHARE * max(float(size.max(initial=0)), 1e-12)
+    columns = np.where(real, columns, 0).astype(U.dtype)
+    order = np.lexsort((-size, sign < 0, ~real))
+    columns, sign = columns[:, order], np.where(real, sign, 1.0)[order]
+    missing = U.shape[1] - columns.shape[1]  # more columns than codes on one side
+    if missing:
+        columns = np.pad(columns, ((0, 0), (0, missing)))
+        sign = np.pad(sign, (0, missing), constant_values=1.0)
+    return columns, sign
+
+
+def _rank(U: np.ndarray) -> int:
+    return int(np.any(U != 0, axis=0).sum())

@@ -1,0 +1,114 @@
+"""Model files: one safetensors file, with everything that is not an array as JSON in its header.
+
+No pickle: reading a model executes nothing.  FORMAT rises when the layout changes; files of another
+format are refused with a sentence.
+"""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save
+
+from daniel.core.coordinates import Coordinates
+from daniel.errors import FormatError, InputError
+
+if TYPE_CHECKING:
+    from daniel.estimator import Daniel
+
+FORMAT = 1
+HEADER = "daniel"
+ARRAYS = ("U_", "V_", "embedding_", "intercept_", "_U", "_V", "_b")
+FACTS = ("penalty_", "rank_", "n_iter_", "converged_", "loss_curve_", "n_features_in_")
+SITES = ("sites_", "hub_")
+
+
+def write(path: str | Path, model: "Daniel") -> None:
+    """Write to a temporary name beside the target, then rename: never half a model."""
+    path = Path(path)
+    coords: Coordinates = model._coords
+    arrays = {name: np.ascontiguousarray(getattr(model, name)) for name in ARRAYS}
+    for name in ("center", "scale", "gain", "tie"):
+        values = getattr(coords, name)
+        if values is not None:
+            arrays[f"coords.{name}"] = np.ascontiguousarray(values)
+    header = {
+        "format": FORMAT,
+        "params": {k: _plain(v) for k, v in model.get_params().items()},
+        "facts": {name: _plain(getattr(model, name)) for name in FACTS},
+        "sites": {name: _plain(getattr(model, name)) for name in SITES if hasattr(model, name)},
+        "codes": _plain(getattr(model, "feature_names_in_", None)),
+    }
+    data = save(arrays, metadata={HEADER: json.dumps(header, sort_keys=True)})
+    if not path.parent.is_dir():
+        raise InputError(f"The folder {path.parent} does not exist; make it first.")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read(path: str | Path, model: "Daniel") -> "Daniel":
+    """Fill an unfitted model from a file."""
+    path = Path(path)
+    if not path.is_file():
+        raise FormatError(f"There is no model file at {path}.")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            header = json.loads((file.metadata() or {})[HEADER])
+            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        version = header["format"]
+    except (SafetensorError, KeyError, TypeError, ValueError):
+        raise FormatError(f"{path} is not a model that daniel wrote, or it is damaged.") from None
+    if version != FORMAT:
+        raise FormatError(
+            f"{path} has model format {version}, and this version of daniel reads format {FORMAT}; "
+            "install the version that wrote it, or fit again."
+        )
+    try:
+        _fill(model, header, arrays)
+    except (KeyError, TypeError, ValueError):
+        raise FormatError(
+            f"{path} is incomplete or damaged: parts of the model are missing."
+        ) from None
+    return model
+
+
+def _fill(model: "Daniel", header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
+    model.set_params(**header["params"])
+    for name in ARRAYS:
+        setattr(model, name, arrays[name])
+    for name in FACTS:
+        setattr(model, name, header["facts"][name])
+    for name, value in header["sites"].items():
+        if name in SITES:
+            setattr(model, name, value)
+    if header["codes"] is not None:
+        model.feature_names_in_ = np.array(header["codes"], dtype=object)
+    model._coords = Coordinates(
+        arrays["coords.center"],
+        arrays["coords.scale"],
+        arrays["coords.gain"],
+        arrays.get("coords.tie"),
+    )
+
+
+def _plain(value: Any) -> Any:
+    """JSON's own types; a random state that is not a number is not part of a model."""
+    if isinstance(value, np.ndarray):
+        return value.tolist()
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, list | tuple):
+        return [_plain(v) for v in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return None
