@@ -1,5 +1,6 @@
-"""What the README tells a newcomer to do works as written."""
+"""What README and docs tell a newcomer is so."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -27,3 +28,15 @@ def test_its_commands_exist():
 def test_its_links_lead_somewhere():
     for target in re.findall(r"\]\(([^)#:]+)\)", README):
         assert (ROOT / target).exists(), f"README.md links to {target}, which does not exist"
+
+
+def test_notation_names_functions_that_exist():
+    text = (ROOT / "docs" / "notation.md").read_text("utf-8")
+    named = re.findall(r"`([a-z/]+\.py): ([^`]+)`", text)
+    assert named
+    for file, functions in named:
+        tree = ast.parse((ROOT / "src" / "daniel" / file).read_text("utf-8"))
+        defined = {node.name for node in ast.walk(tree) if hasattr(node, "name")}
+        for function in functions.split(", "):
+            pattern = re.compile(function.replace("*", ".*"))
+            assert any(map(pattern.fullmatch, defined)), f"{file} has no {function}"

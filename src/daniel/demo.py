@@ -128,8 +128,8 @@ def plant(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
     """Draw the truth: embedding U (p, d) in ±1 coordinates and the prevalence μ (p,) of each code.
 
     Two axes per field, so d = 30; the two conditions of a field lie at a cosine of 0.3. Loadings
-    grow as codes get rarer, as lifts do in real records. Codes of a condition come out correlated
-    at about 0.06, which is what a code's nearest four are in Medicare claims (DE-SynPUF).
+    grow as codes get rarer, as lifts do in real records; codes of one condition come out with
+    correlations near 0.06, so that hundreds of records do not show what thousands do.
     """
     mu = np.exp(rng.uniform(np.log(0.004), np.log(0.06), len(CODES)))
     U = np.zeros((len(CODES), 2 * len(FIELDS)))

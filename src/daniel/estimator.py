@@ -21,7 +21,6 @@ from daniel.core.sample import gibbs, gibbs_factor
 from daniel.errors import InputError, ParameterError
 from daniel.matrix import align, listed, read_records
 
-RANK_SHARE = 1e-3  # components below this share of the largest count as zero
 CHOICES = {
     "recipe": ("natural", "paper"),
     "intercept": ("site", "shared", "tied"),
@@ -29,7 +28,7 @@ CHOICES = {
 }
 
 
-class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
+class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     """One low-rank Ising model of binary records, from one site or many, in one exchange.
 
     Parameters
@@ -68,7 +67,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
     U_, V_ : (p, d)
         Factors of the couplings: theta_ = U_ V_' off the diagonal; V_ = U_ up to signs of columns.
     theta_ : (p, p)
-        Couplings in the paper's ±1 coordinates, intercepts on the diagonal; computed when asked for.
+        Couplings in the paper's ±1 coordinates, intercepts on the diagonal; made when asked for.
     intercept_ : (p,)
         Log-odds of each code when all others stand at their centre.
     penalty_, rank_, n_iter_, converged_, loss_curve_, n_features_in_, feature_names_in_
@@ -157,7 +156,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator): 
             start = natural.make_start(sites[hub], options, rng)
             answers = [natural.answer(records, start, options) for records in sites]
             fitted = natural.finish(sites[hub], start, answers, options, rng)
-        U, signs = _principal(fitted.U, fitted.signs)
+        U, signs = natural.principal_axes(fitted.U, fitted.signs)
         positive = U[:, signs > 0]
         if self.n_components == "auto":
             kept = max(1, _rank(U))
@@ -373,29 +372,6 @@ def _read_hub(hub: Any, labels: list[Any], site: np.ndarray) -> int:
         if label == hub or str(label) == str(hub):
             return i
     raise ParameterError(f"hub is {hub!r}, which is not among the sites {listed(labels)}.")
-
-
-def _principal(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same Phi on principal axes: positive columns by size, then negative ones, then zeros.
-
-    Signs of columns are fixed by their largest entry, so that equal fits give equal numbers.
-    """
-    parts = []
-    for sign in (1.0, -1.0):
-        left, value, _ = np.linalg.svd(U[:, signs == sign], full_matrices=False)
-        largest = np.abs(left).argmax(axis=0) if left.size else np.zeros(0, dtype=int)
-        left = left * np.sign(left[largest, np.arange(left.shape[1])])
-        parts.append((left * value, np.full(value.size, sign), value**2))
-    columns, sign, size = (np.concatenate(items, axis=-1) for items in zip(*parts, strict=True))
-    real = size > RANK_SHARE * max(float(size.max(initial=0)), 1e-12)
-    columns = np.where(real, columns, 0).astype(U.dtype)
-    order = np.lexsort((-size, sign < 0, ~real))
-    columns, sign = columns[:, order], np.where(real, sign, 1.0)[order]
-    missing = U.shape[1] - columns.shape[1]  # more columns than codes on one side
-    if missing:
-        columns = np.pad(columns, ((0, 0), (0, missing)))
-        sign = np.pad(sign, (0, missing), constant_values=1.0)
-    return columns, sign
 
 
 def _rank(U: np.ndarray) -> int:

@@ -2,10 +2,11 @@
 
 Every recipe of this package is one family,
 
-    logit P(z_j = 1 | rest) = b_j + gain_j * sum_{k != j} phi_kj * xt_k,   xt = (z - center) / scale,
+    logit P(z_j = 1 | rest) = b_j + gain_j * sum_{k != j} phi_kj xt_k,   xt = (z - center) / scale,
 
-with Phi = U V'.  The paper's eq. (conditional_dist) has ``xt = x = 2z - 1`` and ``gain = 2``; natural
-coordinates standardise every code, so that near independence the Hessian in Phi is the identity.
+with Phi = U V'.  The paper's eq. (conditional_dist) has ``xt = x = 2z - 1`` and ``gain = 2``;
+natural coordinates standardise every code, so that near independence the Hessian in Phi is the
+identity.
 """
 
 from dataclasses import dataclass
@@ -60,8 +61,8 @@ RARE_RECORDS = 10.0
 def natural_coordinates(counts: np.ndarray, total: float, *, tied: bool = False) -> Coordinates:
     """Standardised codes: theta_jk = phi_jk / (4 sigma_j sigma_k), METHOD section 4.
 
-    The prevalence is ``(counts + 1/2) / (total + 1)``, never 0 or 1, and ``sigma^2 = mean (1 - mean) +
-    RARE_RECORDS / total``, so that every code, also one that is never seen, has a finite scale.
+    The prevalence is ``(counts + 1/2) / (total + 1)``, never 0 or 1, and ``sigma^2 = mean (1 -
+    mean) + RARE_RECORDS / (total + 1)``, so that a code that is never seen has a scale too.
     With `tied` the records stay uncentred, because theta_jj = (UV')_jj is a statement about ±1.
     """
     mean = smoothed_mean(counts, total)
@@ -83,7 +84,7 @@ def theta_from(coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray)
     """
     theta = (U @ V.T).astype(np.float64)
     if coords.tied:
-        b = coords.tie * np.diag(theta)  # type: ignore[operator]
+        b = coords.tie * np.diag(theta)
     theta *= coords.to_theta
     np.fill_diagonal(theta, 0)
     # 4 theta_kj (1/2 - center_k) is what code k adds to the logit of j when x_k = 0.

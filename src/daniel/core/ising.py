@@ -3,13 +3,14 @@
 Two implementations of the same quantities: a plain NumPy reference in the paper's ±1 coordinates
 (small, dense, float64), and the fast sweep over sparse records in any `Coordinates`.
 
-With logits ``M`` and residual ``R = weight * (sigmoid(M) - z) / n`` the derivative for a free Phi is
-``G_kj = sum xt_k R_j gain_j`` (k != j), so that ``dL/dU = G V`` and ``dL/dV = G' U``.  The paper's W
-(eq. B_star) is the derivative for a symmetric Theta: ``W = G + G'`` off the diagonal.
+With logits ``M`` and residual ``R = weight * (sigmoid(M) - z) / n`` the derivative for a free Phi
+is ``G_kj = sum xt_k R_j gain_j`` (k != j), so that ``dL/dU = G V`` and ``dL/dV = G' U``.  The
+paper's W (eq. B_star) is the derivative for a symmetric Theta: ``W = G + G'`` off the diagonal.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
@@ -48,7 +49,7 @@ def reference_loss(theta: np.ndarray, X: np.ndarray) -> float:
 
 
 def reference_gradient(theta: np.ndarray, X: np.ndarray) -> np.ndarray:
-    """(p, p) derivative for a free Theta: mean 2 x_k x_j B_j off, mean 2 x_j B_j on the diagonal."""
+    """(p, p) derivative for a free Theta: mean 2 x_k x_j B_j, mean 2 x_j B_j on the diagonal."""
     XB = X * -expit(-2 * X * reference_logits(theta, X))
     G = 2 * X.T @ XB / X.shape[0]
     np.fill_diagonal(G, 2 * XB.mean(axis=0))
@@ -129,7 +130,7 @@ def _each_part(
     blocks = _row_blocks(records, records.p, dtype.itemsize)
     if len(blocks) < parts:
         edges = np.linspace(0, records.n, parts + 1).astype(int).tolist()
-        blocks = [slice(*e) for e in zip(edges[:-1], edges[1:], strict=True)]
+        blocks = [slice(*edge) for edge in pairwise(edges)]
     return run_parts(lambda t: work(blocks[t::parts]), parts)
 
 
@@ -141,9 +142,9 @@ def _sum_parts(parts: Sequence[tuple]) -> list:
 class _Factored:
     """What a sweep needs of Phi = UV', computed once, in the working dtype.
 
-    A logit computed as ``gain_j sum_k phi_kj xt_k`` wrongly holds the term k = j: its constant part,
-    ``-gain_j phi_jj center_j / scale_j``, is taken out of `intercept` (sites, p); what a present
-    code adds to itself, `own` (p,), is taken out by the kernel.
+    A logit computed as ``gain_j sum_k phi_kj xt_k`` wrongly holds the term k = j: its constant
+    part, ``-gain_j phi_jj center_j / scale_j``, is taken out of `intercept` (sites, p); what a
+    present code adds to itself, `own` (p,), is taken out by the kernel.
     """
 
     S: np.ndarray  # (p, d)  U / scale:  A = Z S + offset = xt U
@@ -268,7 +269,7 @@ def full_sweep(records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | 
             own_t, b_t = own[stripe], np.ascontiguousarray(intercept[:, stripe])
             gain = coords.gain[stripe]
             if whole:
-                S = (phi[:, stripe] * gain / coords.scale[:, None]).astype(dtype)  # type: ignore[index,call-overload]
+                S = (phi[:, stripe] * gain / coords.scale[:, None]).astype(dtype)  # type: ignore[call-overload]
                 offset = -(coords.center @ S).astype(dtype)
             ZR = np.zeros((p, own_t.size))
             part = np.zeros((p, own_t.size), dtype=dtype)
@@ -308,8 +309,8 @@ def hessian_product(
 ) -> np.ndarray:
     """(p, p) second derivative of the loss at Phi applied to a direction, intercepts held.
 
-    ``H[D]_kj = mean xt_k gain_j s_j (1 - s_j) m_j`` with ``m_j = gain_j sum_{k != j} D_kj xt_k`` the
-    change of the logit; float64, for diagnostics.
+    ``H[D]_kj = mean xt_k gain_j s_j (1 - s_j) m_j`` with ``m_j = gain_j sum_{k != j} D_kj xt_k``
+    the change of the logit; float64, for diagnostics.
     """
 
     def logit_weights(matrix: np.ndarray, free: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -36,6 +36,7 @@ NEGATIVE_FACTOR = 1.55  # penalty of negative components, in units of the noise 
 NEGATIVE_SHARE = 4  # one column in so many may hold a negative component
 MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
+NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
 DAMPING = 3.0
 SPARSE_AT_HUB = 30.0  # hub records with a code at which its damping has fallen by half
 SYNTHETIC_RECORDS = 10_000
@@ -107,7 +108,7 @@ def fit(records: Records, options: Options, rng: np.random.Generator) -> Fit:
     matrix = correlation(records, coords)
     signs = _signs(options, matrix, penalty)
     columns = _column_penalty(signs, penalty, noise)
-    U = spectral_start(matrix, signs, columns, rng).astype(options.dtype)
+    U: np.ndarray = spectral_start(matrix, signs, columns, rng).astype(options.dtype)
     del matrix  # (p, p): not beside the ones the solver needs
     start = Start(coords, U, signs, prior_intercepts(records))
     objective = Surrogate(records, coords, _prior(start, options), signs, columns)
@@ -125,8 +126,8 @@ def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Star
         own = fit(hub, replace(options, penalty=None), rng)
         return Start(own.coords, own.U, own.signs, own.b)
     coords = natural_coordinates(hub.counts(), hub.total, tied=options.intercept == "tied")
-    U = np.zeros((hub.p, 1), dtype=options.dtype)
-    return Start(coords, U, np.ones(1), prior_intercepts(hub))
+    nothing: np.ndarray = np.zeros((hub.p, 1), dtype=options.dtype)
+    return Start(coords, nothing, np.ones(1), prior_intercepts(hub))
 
 
 def answer(records: Records, start: Start, options: Options) -> Answer:
@@ -223,6 +224,30 @@ def site_intercepts(records: Records, start: Start, max_iter: int = 20) -> np.nd
     return b
 
 
+def principal_axes(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same Phi on principal axes: positive columns by size, then negative ones, then zeros.
+
+    Columns that the penalty has all but removed become zero.  The sign of a column is fixed by its
+    largest entry, so that equal fits give equal numbers.
+    """
+    columns, side, size = [], [], []
+    for sign in (1.0, -1.0):
+        left, value, _ = np.linalg.svd(U[:, signs == sign], full_matrices=False)
+        if value.size:
+            left = left * np.sign(left[np.abs(left).argmax(axis=0), np.arange(value.size)])
+        columns.append(left * value)
+        side.append(np.full(value.size, sign))
+        size.append(value**2)
+    all_columns, all_sides, all_sizes = np.hstack(columns), np.hstack(side), np.hstack(size)
+    real = all_sizes > NEGLIGIBLE * max(float(all_sizes.max(initial=0)), 1e-12)
+    order = np.lexsort((-all_sizes, all_sides < 0, ~real))
+    out = np.zeros_like(U)
+    out[:, : order.size] = np.where(real, all_columns, 0)[:, order]
+    out_signs = np.ones(signs.size)
+    out_signs[: order.size] = np.where(real, all_sides, 1.0)[order]
+    return out, out_signs
+
+
 def _solved(
     objective: Surrogate, start: Start, penalty: float, options: Options, rng: np.random.Generator
 ) -> Fit:
@@ -285,7 +310,7 @@ def _widened(
     noise: float,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Signs and first U for the hub's descent: the start's columns, and those the correction asks for.
+    """Signs and first U for the hub's descent: the start and what the correction asks for.
 
     All records show components that the hub alone could not; they stand in Phi0 minus the mean
     derivative, a proximal step from the start.

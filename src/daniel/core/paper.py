@@ -58,7 +58,7 @@ def make_start(
     radius: float = np.inf,
     steps: int = START_STEPS,
 ) -> Start:
-    """Rank-d SVD of a few (proximal) gradient updates from zero on the hub's loss, eq. (question)."""
+    """Rank-d SVD of a few (proximal) gradient updates from zero, eq. (question)."""
     theta = convex_start(
         lambda t: symmetric_derivative(hub, t),
         hub.p,

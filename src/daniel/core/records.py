@@ -37,7 +37,7 @@ class Records:
         return self.indices.size / max(1, self.n * self.p)
 
     def csr(self, dtype: type = np.float64) -> sp.csr_array:
-        data = np.ones(self.indices.size, dtype=dtype)
+        data: np.ndarray = np.ones(self.indices.size, dtype=dtype)
         return sp.csr_array((data, self.indices, self.indptr), shape=(self.n, self.p))
 
     def counts(self) -> np.ndarray:

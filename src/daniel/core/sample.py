@@ -33,8 +33,8 @@ def gibbs(
 ) -> np.ndarray:
     """n independent 0/1 records (n, p), uint8, from the model with Theta = UU' and intercepts b.
 
-    Alternates the two halves of ``p(x, y) ∝ exp(y'U'x - y'y/2 + b'x)`` for n chains at once:
-    ``y | x ~ N(U'x, I)``, and x_j | y independent with log-odds ``2((Uy)_j + b_j)``; eq. (EHR_model).
+    Alternates the two halves of ``p(x, y) ∝ exp(y'U'x - y'y/2 + b'x)``, eq. (EHR_model), for n
+    chains at once: ``y | x ~ N(U'x, I)``, and x_j | y independent with log-odds ``2((Uy)_j + b_j)``.
     """
     U = np.asarray(U, dtype=np.float32)
     b = np.asarray(b, dtype=np.float32)
@@ -52,8 +52,8 @@ def gibbs(
 def gibbs_factor(theta: np.ndarray) -> np.ndarray:
     """U with UU' = Theta off the diagonal, for any symmetric Theta.
 
-    The diagonal of UU' does not enter the model (x_j^2 = 1), so it is raised until Theta is positive
-    semidefinite.
+    The diagonal of UU' does not enter the model (x_j^2 = 1), so it is raised until Theta is
+    positive semidefinite.
     """
     pairs = theta - np.diag(np.diag(theta))
     value, vector = np.linalg.eigh(pairs)

@@ -2,9 +2,9 @@
 
     minimise(objective, start, solver=LBFGS(), ...) -> Solution
 
-An objective is a function of a flat vector that returns value and gradient.  A solver holds no data:
-`init` makes its state, `step` makes one move.  The loop records the curve, stops at convergence, and
-never lets a number that is not finite out.
+An objective is a function of a flat vector that returns value and gradient.  A solver holds no
+data: `start` empties its memory, `step` makes one move.  The loop records the curve, stops at
+convergence, and never lets a number that is not finite out.
 """
 
 from collections.abc import Callable, Sequence

@@ -30,7 +30,7 @@ def correlation(records: Records, coords: Coordinates, dtype: type = np.float64)
 
 
 def extreme_eigenpairs(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest (end "LA") or smallest ("SA") eigenvalues, outermost first, and vectors (p, k)."""
+    """The k largest (end "LA") or smallest ("SA") eigenvalues, outermost first, and vectors."""
     p = matrix.shape[0]
     k = min(k, p)
     if k == 0:
@@ -82,7 +82,7 @@ def noise_level(
     chance alone puts into the gradient at independence; about 2 sqrt(p/n), which is the answer when
     fewer than two codes vary.
     """
-    n = int(round(total))
+    n = round(total)
     whole = np.round(counts).astype(int)
     kept = (whole > 0) & (whole < n)
     if kept.sum() < 2:
@@ -116,8 +116,8 @@ def _permuted_norm(
 def penalty_factor(mean: np.ndarray) -> float:
     """Penalty in units of the noise level: 0.65 for even codes, 1.55 for rare ones.
 
-    Even codes have Gaussian noise, and a penalty just below its norm gives the smallest error; among
-    rare codes single records make cliques that stand above it.  Both ends were measured
+    Even codes have Gaussian noise, and a penalty just below its norm gives the smallest error;
+    among rare codes single records make cliques that stand above it.  Both ends were measured
     (docs/method.md); between them the mean of ``4 mean (1 - mean)`` interpolates.
     """
     return 1.55 - 0.9 * float(np.mean(4 * mean * (1 - mean)))
@@ -132,10 +132,10 @@ def convex_start(
     radius: float = np.inf,
     steps: int = 5,
 ) -> np.ndarray:
-    """Proximal gradient steps from zero on eq. (question): loss + penalty * nuclear norm, in a ball.
+    """Proximal gradient steps from zero on eq. (question), inside the ball.
 
-    `gradient(theta)` is the symmetric derivative W.  Penalty 0 and 5 steps are the paper's start; it
-    need not converge (Theorem 2).
+    `gradient(theta)` is the symmetric derivative W.  Penalty 0 and 5 steps are the paper's start;
+    it need not converge (Theorem 2).
     """
     theta = np.zeros((p, p))
     for _ in range(steps):

@@ -5,8 +5,8 @@
                + (1/2) sum_jk w_j w_k (UV' - U0 V0')_jk^2   damping
                + beta ||U'U - V'V||^2                       embedding balancer, beta = 1/4
 
-Without corrections and damping this is the centralised objective.  `signs` (d,) fixes V = U diag(signs),
-the form that a symmetric Theta keeps (Remark 1): it is balanced by itself and halves the unknowns.
+Without corrections and damping this is the centralised objective.  `signs` (d,) fixes V = U
+diag(signs), the form that a symmetric Theta keeps (Remark 1): it halves the unknowns.
 """
 
 from dataclasses import dataclass, replace
