@@ -127,17 +127,17 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         hub_index = _read_hub(hub, labels, site)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         records = records_from(Z, site=site, n_sites=len(labels))
+        by_site = [records.of_site(i) for i in range(len(labels))] if len(labels) > 1 else [records]
         self._forget()
+        if self.recipe == "paper":
+            self._fit_paper(by_site, hub_index)
+        else:
+            self._fit_natural(by_site, hub_index, rng)
         self.n_features_in_ = p
         if names is not None:
             self.feature_names_in_ = names
         if sites is not None:
             self.sites_, self.hub_ = labels, labels[hub_index]
-        by_site = [records.of_site(i) for i in range(len(labels))] if len(labels) > 1 else [records]
-        if self.recipe == "paper":
-            self._fit_paper(by_site, hub_index)
-        else:
-            self._fit_natural(by_site, hub_index, rng)
         return self
 
     def _fit_natural(self, sites: Sequence[Records], hub: int, rng: np.random.Generator) -> None:
@@ -204,7 +204,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.loss_curve_ = list(solution.curve)
 
     def _forget(self) -> None:
-        for name in [name for name in vars(self) if name.endswith("_") or name == "theta_"]:
+        """Back to unfitted: a fit that fails leaves no mixture of two models behind."""
+        for name in [name for name in vars(self) if name.endswith("_")]:
             delattr(self, name)
 
     # --- what a fit knows -------------------------------------------------------------------------
@@ -244,6 +245,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         import pandas as pd
 
         check_is_fitted(self)
+        if not _is_number(n) or n < 1:
+            raise ParameterError(f"n is {n!r}: ask for at least one code.")
         (column,) = self._columns([code])
         norms = np.linalg.norm(self.embedding_, axis=1)
         unit = self.embedding_ / np.where(norms > 0, norms, 1)[:, None]
@@ -255,8 +258,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def sample(self, n: int, *, sweeps: int = 200, random_state: Any = None) -> np.ndarray:
         """n new 0/1 records (n, p) from the fitted model, by the latent block Gibbs sampler."""
         check_is_fitted(self)
-        if n < 1:
-            raise ParameterError(f"n is {n}: ask for at least one record.")
+        if not _is_number(n) or n < 1:
+            raise ParameterError(f"n is {n!r}: ask for at least one record.")
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
         intercept = np.diag(self.theta_)
         if np.array_equal(self.U_, self.V_):
@@ -269,7 +272,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         modelfile.write(path, self)
 
     @classmethod
-    def load(cls, path: str | Path) -> "Daniel":
+    def load(cls, path: str | Path) -> Self:
         """Read a model that `save` wrote."""
         return modelfile.read(path, cls())
 
@@ -299,6 +302,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _columns(self, features: Sequence[Any] | None) -> np.ndarray:
         if features is None:
             return np.arange(self.n_features_in_)
+        if isinstance(features, str):
+            features = [features]
         position = {name: i for i, name in enumerate(self._names.tolist())}
         numbers = range(self.n_features_in_)
         unknown = [
@@ -320,7 +325,9 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         d = self.n_components
         if d != "auto":
             if not _is_number(d) or d < 1:
-                raise ParameterError(f'n_components is {d!r}; expected "auto" or at least 1.')
+                raise ParameterError(
+                    f'n_components is {d!r}; expected "auto" or a whole number >= 1.'
+                )
             if d > p:
                 raise ParameterError(
                     f"n_components is {d}, but X has only {p} codes; use at most {p}."
@@ -349,15 +356,15 @@ def _read_sites(sites: ArrayLike | None, n: int) -> tuple[list[Any], np.ndarray]
     """Labels in sorted order, and the index of each record's label."""
     if sites is None:
         return [None], np.zeros(n, dtype=np.int32)
+    import pandas as pd  # slow to load; knows every kind of missing label
+
     labels = np.asarray(sites)
     if labels.ndim != 1 or labels.size != n:
         found = f"{labels.size} labels" if labels.ndim == 1 else f"an array of shape {labels.shape}"
         raise InputError(f"sites has {found}, and X has {n} records; give one label per record.")
-    if labels.dtype.kind == "f" and np.isnan(labels).any():
+    if pd.isna(labels).any():
         raise InputError("sites holds missing labels; every record must belong to a site.")
-    if labels.dtype == object:
-        if any(label is None or label != label for label in labels):
-            raise InputError("sites holds missing labels; every record must belong to a site.")
+    if labels.dtype.kind not in "biufU":
         labels = labels.astype(str)
     known, index = np.unique(labels, return_inverse=True)
     return known.tolist(), index.astype(np.int32)

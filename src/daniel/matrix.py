@@ -4,7 +4,8 @@ A record is a row of present and absent codes.  Users hold them as 0/1, ±1 or b
 matrices, data frames, or a CodeMatrix; `read_records` makes one sparse 0/1 matrix of each.
 """
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,10 @@ import scipy.sparse as sp
 from daniel.errors import InputError
 
 SHOWN = 5  # names listed in a message before "and n more"
+
+
+class _NotNumbers(InputError, TypeError):
+    """Text or other objects where numbers should be: to Python this is a TypeError as well."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +38,7 @@ class CodeMatrix:
         n, p = self.Z.shape
         if len(self.codes) != p:
             raise InputError(f"The matrix has {p} columns and {len(self.codes)} code names.")
-        if len(set(self.codes)) != p:
-            raise InputError("Two columns have the same code name; give each code one column.")
+        _refuse_repeated(self.codes)
         for name in ("patients", "windows"):
             values = getattr(self, name)
             if values is not None and len(values) != n:
@@ -47,26 +51,25 @@ class CodeMatrix:
 
 def read_records(X: Any) -> tuple[sp.csr_array, np.ndarray | None]:
     """Any binary table as sparse 0/1 (n, p), float32, and its column names if it has them."""
-    if isinstance(X, CodeMatrix):
-        return _from_sparse(X.Z), np.array(X.codes, dtype=object)
     if sp.issparse(X):
-        return _from_sparse(X), None
-    columns = getattr(X, "columns", None)
+        return _from_sparse(X, None), None
     names = None
-    if columns is not None and all(isinstance(c, str) for c in columns):
-        names = np.array(list(columns), dtype=object)
-        repeated = [c for c in dict.fromkeys(names) if (names == c).sum() > 1]
-        if repeated:
-            raise InputError(f"Columns appear more than once: {listed(repeated)}.")
-    return _from_dense(_as_array(X), names), names
+    if isinstance(X, CodeMatrix):
+        names = np.array(X.codes, dtype=object)
+        return _from_sparse(X.Z, names), names
+    if hasattr(X, "columns"):
+        names = _column_names(X.columns)
+    return _from_dense(_as_array(X, names), names), names
 
 
 def align(Z: sp.csr_array, names: np.ndarray | None, fitted: np.ndarray | None) -> sp.csr_array:
     """Columns of Z in the order of the fit, by name where both have names."""
     if names is None or fitted is None:
         return Z
-    missing = [c for c in fitted if c not in set(names)]
-    unknown = [c for c in names if c not in set(fitted)]
+    position = {c: i for i, c in enumerate(names)}
+    known = set(fitted)
+    missing = [c for c in fitted if c not in position]
+    unknown = [c for c in names if c not in known]
     if missing or unknown:
         parts = []
         if missing:
@@ -77,7 +80,6 @@ def align(Z: sp.csr_array, names: np.ndarray | None, fitted: np.ndarray | None) 
             f"The columns are not those of the fit ({'; '.join(parts)}). Give the {len(fitted)} "
             "columns of the fit, in any order."
         )
-    position = {c: i for i, c in enumerate(names)}
     order = np.array([position[c] for c in fitted])
     return Z if np.array_equal(order, np.arange(order.size)) else sp.csr_array(Z[:, order])
 
@@ -88,18 +90,52 @@ def listed(names: Sequence[Any]) -> str:
     return shown if len(names) <= SHOWN else f"{shown} and {len(names) - SHOWN} more"
 
 
-def _from_sparse(X: Any) -> sp.csr_array:
-    Z = sp.csr_array(X)
-    if Z.data.dtype == object or Z.data.dtype.kind == "c":
-        raise InputError("Complex data not supported: sparse records are 0/1, stored = present.")
-    if Z.data.dtype.kind == "f" and not np.isfinite(Z.data).all():
+def _column_names(columns: Iterable[Any]) -> np.ndarray | None:
+    """Names of a data frame's columns, None if it only numbers them.
+
+    Other labels than text are refused: a number could be a code's name or its position.
+    """
+    labels = list(columns)
+    if labels == list(range(len(labels))):
+        return None
+    if not all(isinstance(label, str) for label in labels):
         raise InputError(
-            f"Input contains NaN or infinity in column {_column_of(Z, ~np.isfinite(Z.data))}; "
+            "Column names must be text, so that codes can be matched by name; "
+            "use X.columns = X.columns.map(str)."
+        )
+    _refuse_repeated(labels)
+    return np.array(labels, dtype=object)
+
+
+def _refuse_repeated(names: Iterable[str]) -> None:
+    repeated = [name for name, times in Counter(names).items() if times > 1]
+    if repeated:
+        raise InputError(
+            f"Columns appear more than once: {listed(repeated)}; give each code one column."
+        )
+
+
+def _name(names: np.ndarray | None, column: int) -> str:
+    """A column in a message: its name, or its number where columns have no names."""
+    return str(column) if names is None else repr(str(names[column]))
+
+
+def _from_sparse(X: Any, names: np.ndarray | None) -> sp.csr_array:
+    if X.ndim != 2:
+        raise _not_a_table(X.ndim)
+    Z = sp.csr_array(X)
+    if Z.dtype.kind not in "biuf":
+        raise InputError("Sparse records must hold numbers or booleans: stored means present.")
+    wrong = ~np.isfinite(Z.data)
+    if wrong.any():
+        raise InputError(
+            f"Input contains NaN or infinity in column {_first_column(Z, wrong, names)}; "
             "records are 0/1, so store present codes only."
         )
-    if Z.data.dtype.kind not in "bu" and (Z.data < 0).any():
+    wrong = Z.data < 0
+    if wrong.any():
         raise InputError(
-            f"Sparse records hold a negative value in column {_column_of(Z, Z.data < 0)}: "
+            f"Sparse records hold a negative value in column {_first_column(Z, wrong, names)}: "
             "stored means present. For ±1 records use a dense array."
         )
     Z = sp.csr_array((Z.data != 0, Z.indices, Z.indptr), shape=Z.shape).astype(np.float32)
@@ -109,41 +145,53 @@ def _from_sparse(X: Any) -> sp.csr_array:
     return _not_empty(Z)
 
 
-def _column_of(Z: sp.csr_array, wrong: np.ndarray) -> int:
-    return int(Z.indices[np.flatnonzero(wrong)[0]])
+def _first_column(Z: sp.csr_array, wrong: np.ndarray, names: np.ndarray | None) -> str:
+    return _name(names, int(Z.indices[wrong].min()))
 
 
-def _as_array(X: Any) -> np.ndarray:
-    array = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
+def _as_array(X: Any, names: np.ndarray | None) -> np.ndarray:
+    try:
+        array = X.to_numpy() if hasattr(X, "to_numpy") else np.asarray(X)
+    except ValueError:  # NumPy's own words may quote what it could not read
+        raise InputError("X is not a table: its records have different numbers of codes.") from None
     if array.ndim != 2:
-        raise InputError(
-            f"Expected 2D array of records × codes, got {array.ndim}D array instead. Reshape your "
-            "data: one row a record, one column a code."
-        )
+        raise _not_a_table(array.ndim)
     if array.dtype.kind == "c":
         raise InputError("Complex data not supported: records are 0/1, ±1 or boolean.")
-    if array.dtype.kind not in "biuf":
+    return array if array.dtype.kind in "biuf" else _as_numbers(array, names)
+
+
+def _not_a_table(ndim: int) -> InputError:
+    return InputError(
+        f"Expected 2D array of records × codes, got {ndim}D array instead. Reshape your data: one "
+        "row a record, one column a code."
+    )
+
+
+def _as_numbers(array: np.ndarray, names: np.ndarray | None) -> np.ndarray:
+    """A table of objects as numbers, column by column so that a message can name the wrong one."""
+    import pandas as pd  # its NA is no number; only tables of objects need it
+
+    out = np.empty(array.shape)
+    for j, column in enumerate(array.astype(object).T):
         try:
-            array = array.astype(np.float64)
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                "Records must be numbers or booleans; a column holds text or other objects. "
-                "argument must be a string or a number"
-                if isinstance(error, TypeError)
-                else "Records must be numbers or booleans; a column holds text."
+            out[:, j] = np.where(pd.isna(column), np.nan, column)
+        except (TypeError, ValueError):
+            raise _NotNumbers(
+                f"Column {_name(names, j)} holds text or other objects; the argument must be "
+                "booleans, numbers or strings that read as numbers."
             ) from None
-    return array
+    return out
 
 
 def _from_dense(array: np.ndarray, names: np.ndarray | None) -> sp.csr_array:
     if array.dtype.kind == "f":
         _refuse(~np.isfinite(array), names, "Input contains NaN or infinity")
     if array.dtype.kind != "b":
-        negative = array == -1
-        if negative.any():
-            _refuse(~(negative | (array == 1)), names, "Values other than -1 and 1")
-        else:
-            _refuse(~((array == 0) | (array == 1)), names, "Values other than two (0 and 1)")
+        minus, zero = array == -1, array == 0
+        signed = np.count_nonzero(minus) > np.count_nonzero(zero)  # the rarer one is out of place
+        wrong = ~((minus if signed else zero) | (array == 1))
+        _refuse(wrong, names, f"Values other than two ({'-1' if signed else '0'} and 1)")
     return _not_empty(sp.csr_array(array > 0).astype(np.float32))
 
 
@@ -152,20 +200,18 @@ def _refuse(wrong: np.ndarray, names: np.ndarray | None, what: str) -> None:
     if not wrong.any():
         return
     columns = np.flatnonzero(wrong.any(axis=0))
-    first = repr(str(names[columns[0]])) if names is not None else str(columns[0])
     more = f" and {columns.size - 1} more columns" if columns.size > 1 else ""
     raise InputError(
-        f"{what} found in column {first}{more}; records are binary: use 0/1, ±1 or booleans, and "
-        "impute or drop missing values first."
+        f"{what} found in column {_name(names, columns[0])}{more}; records are binary: use 0/1, ±1 "
+        "or booleans, and impute or drop missing values first."
     )
 
 
 def _not_empty(Z: sp.csr_array) -> sp.csr_array:
     n, p = Z.shape
-    if n == 0:
-        raise InputError(f"Found array with 0 sample(s) (shape=({n}, {p})): at least one record.")
-    if p == 0:
+    if n == 0 or p == 0:
+        what = "0 sample(s)" if n == 0 else "0 feature(s)"
         raise InputError(
-            f"Found array with 0 feature(s) (shape=({n}, {p})) while a minimum of 1 is required."
+            f"Found array with {what} (shape=({n}, {p})) while a minimum of 1 is required."
         )
     return Z

@@ -1,14 +1,15 @@
 """Model files: one safetensors file, with everything that is not an array as JSON in its header.
 
 No pickle: reading a model executes nothing.  FORMAT rises when the layout changes; files of another
-format are refused with a sentence.
+format, and files whose content is not what was written, are refused with a sentence.
 """
 
+import hashlib
 import json
 import os
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -20,8 +21,11 @@ from daniel.errors import FormatError, InputError
 if TYPE_CHECKING:
     from daniel.estimator import Daniel
 
+Model = TypeVar("Model", bound="Daniel")
+
 FORMAT = 1
 HEADER = "daniel"
+DIGEST = "sha256"
 ARRAYS = ("U_", "V_", "embedding_", "intercept_", "_U", "_V", "_b")
 FACTS = ("penalty_", "rank_", "n_iter_", "converged_", "loss_curve_", "n_features_in_")
 SITES = ("sites_", "hub_")
@@ -43,7 +47,8 @@ def write(path: str | Path, model: "Daniel") -> None:
         "sites": {name: _plain(getattr(model, name)) for name in SITES if hasattr(model, name)},
         "codes": _plain(getattr(model, "feature_names_in_", None)),
     }
-    data = save(arrays, metadata={HEADER: json.dumps(header, sort_keys=True)})
+    text = json.dumps(header, sort_keys=True)
+    data = save(arrays, metadata={HEADER: text, DIGEST: _digest(text, arrays)})
     if not path.parent.is_dir():
         raise InputError(f"The folder {path.parent} does not exist; make it first.")
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
@@ -56,15 +61,16 @@ def write(path: str | Path, model: "Daniel") -> None:
         raise
 
 
-def read(path: str | Path, model: "Daniel") -> "Daniel":
+def read(path: str | Path, model: Model) -> Model:
     """Fill an unfitted model from a file."""
     path = Path(path)
     if not path.is_file():
         raise FormatError(f"There is no model file at {path}.")
     try:
         with safe_open(path, framework="numpy") as file:
-            header = json.loads((file.metadata() or {})[HEADER])
+            metadata = file.metadata() or {}
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        header = json.loads(metadata[HEADER])
         version = header["format"]
     except (SafetensorError, KeyError, TypeError, ValueError):
         raise FormatError(f"{path} is not a model that daniel wrote, or it is damaged.") from None
@@ -73,13 +79,23 @@ def read(path: str | Path, model: "Daniel") -> "Daniel":
             f"{path} has model format {version}, and this version of daniel reads format {FORMAT}; "
             "install the version that wrote it, or fit again."
         )
+    if metadata.get(DIGEST) != _digest(metadata[HEADER], arrays):
+        raise FormatError(f"{path} is damaged: its content is not what daniel wrote.")
     try:
         _fill(model, header, arrays)
-    except (KeyError, TypeError, ValueError):
-        raise FormatError(
-            f"{path} is incomplete or damaged: parts of the model are missing."
-        ) from None
+    except (AttributeError, KeyError, TypeError, ValueError):
+        raise FormatError(f"{path} is incomplete: parts of the model are missing.") from None
     return model
+
+
+def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
+    """SHA-256 of header, names, types, shapes and numbers: a flipped bit is damage too."""
+    digest = hashlib.sha256(header.encode())
+    for name in sorted(arrays):
+        values = np.ascontiguousarray(arrays[name])
+        digest.update(f"{name} {values.dtype.str} {values.shape}".encode())
+        digest.update(values.data)
+    return digest.hexdigest()
 
 
 def _fill(model: "Daniel", header: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:

@@ -37,6 +37,7 @@ NEGATIVE_SHARE = 4  # one column in so many may hold a negative component
 MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
+START_EASE = 0.8  # of its own penalty at the start: what the hub overdoes, the answers correct
 DAMPING = 3.0
 SPARSE_AT_HUB = 30.0  # hub records with a code at which its damping has fallen by half
 SYNTHETIC_RECORDS = 10_000
@@ -98,13 +99,18 @@ class Fit:
     start: Start
 
 
-def fit(records: Records, options: Options, rng: np.random.Generator) -> Fit:
-    """The centralised fit: all records in one place, one intercept vector."""
+def fit(
+    records: Records, options: Options, rng: np.random.Generator, *, ease: float = 1.0
+) -> Fit:
+    """The centralised fit: all records in one place, one intercept vector.
+
+    ease: share of the penalty that is applied.
+    """
     records = _one_site(records)
     total, counts = records.total, records.counts()
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
     noise = noise_level(counts, total, coords.scale, rng)
-    penalty = _penalty(options, noise, counts, total)
+    penalty = ease * _penalty(options, noise, counts, total)
     matrix = correlation(records, coords)
     signs = _signs(options, matrix, penalty)
     columns = _column_penalty(signs, penalty, noise)
@@ -123,7 +129,7 @@ def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Star
     """
     hub = _one_site(hub)
     if hub.total >= hub.p:
-        own = fit(hub, replace(options, penalty=None), rng)
+        own = fit(hub, replace(options, penalty=None), rng, ease=START_EASE)
         return Start(own.coords, own.U, own.signs, own.b)
     coords = natural_coordinates(hub.counts(), hub.total, tied=options.intercept == "tied")
     nothing: np.ndarray = np.zeros((hub.p, 1), dtype=options.dtype)
@@ -282,7 +288,7 @@ def _prior(start: Start, options: Options) -> np.ndarray | None:
 def _penalty(options: Options, noise: float, counts: np.ndarray, total: float) -> float:
     if options.penalty is not None:
         return float(options.penalty)
-    return penalty_factor(smoothed_mean(counts, total)) * noise
+    return penalty_factor(counts, total) * noise
 
 
 def _column_penalty(signs: np.ndarray, penalty: float, noise: float) -> np.ndarray:

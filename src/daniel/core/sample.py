@@ -34,7 +34,7 @@ def gibbs(
     """n independent 0/1 records (n, p), uint8, from the model with Theta = UU' and intercepts b.
 
     Alternates the two halves of ``p(x, y) ∝ exp(y'U'x - y'y/2 + b'x)``, eq. (EHR_model), for n
-    chains at once: ``y | x ~ N(U'x, I)``, and x_j | y independent with log-odds ``2((Uy)_j + b_j)``.
+    chains at once: ``y | x ~ N(U'x, I)``, then x_j | y with log-odds ``2((Uy)_j + b_j)``.
     """
     U = np.asarray(U, dtype=np.float32)
     b = np.asarray(b, dtype=np.float32)

@@ -7,7 +7,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from daniel.core.coordinates import Coordinates
+from daniel.core.coordinates import Coordinates, smoothed_mean
 from daniel.core.records import Records
 
 
@@ -113,14 +113,18 @@ def _permuted_norm(
     return float(top[0])
 
 
-def penalty_factor(mean: np.ndarray) -> float:
-    """Penalty in units of the noise level: 0.65 for even codes, 1.55 for rare ones.
+def penalty_factor(counts: np.ndarray, total: float) -> float:
+    """Penalty in units of the noise level: 0.65 when codes meet often, up to 1.85 when rarely.
 
-    Even codes have Gaussian noise, and a penalty just below its norm gives the smallest error;
-    among rare codes single records make cliques that stand above it.  Both ends were measured
-    (docs/method.md); between them the mean of ``4 mean (1 - mean)`` interpolates.
+    Pairs that chance alone brings together in many records have Gaussian noise, and a penalty
+    below its norm gives the smallest error.  Where chance expects less than one such record, a few
+    records with many rare codes make cliques that stand above the norm.  Both ends were measured
+    (docs/method.md); between them goes the mean over pairs of ``1 / (1 + expected)``.
     """
-    return 1.55 - 0.9 * float(np.mean(4 * mean * (1 - mean)))
+    mean = np.quantile(smoothed_mean(counts, total), np.linspace(0, 1, 128))
+    mean = np.minimum(mean, 1 - mean)  # a code that is nearly always present is as rare
+    expected = total * np.outer(mean, mean)
+    return 0.65 + 1.2 * float(np.mean(1 / (1 + expected)))
 
 
 def convex_start(

@@ -1,0 +1,326 @@
+"""Starts, noise level and penalty."""
+
+import numpy as np
+import pytest
+
+from daniel.core.coordinates import natural_coordinates, paper_coordinates
+from daniel.core.ising import full_sweep
+from daniel.core.records import records_from
+from daniel.core.start import (
+    convex_start,
+    correlation,
+    count_above,
+    extreme_eigenpairs,
+    in_ball,
+    noise_level,
+    penalty_factor,
+    signed_factor,
+    soft_threshold,
+    spectral_start,
+)
+
+# --- correlation ----------------------------------------------------------------------------------
+
+
+def test_correlation_is_numpys_within_each_site(rng, plain):
+    Z = plain.binary(500, 6, 0.3, rng)
+    site = np.repeat([0, 1, 2], [300, 150, 50])
+    Z[site == 1, 0] = 1  # prevalences differ by site; a constant column at one of them
+    coords = natural_coordinates(Z.sum(axis=0), 500.0)
+    wanted = np.zeros((6, 6))
+    for s in range(3):
+        wanted += np.cov(Z[site == s], rowvar=False, bias=True) * (site == s).mean()
+    wanted /= np.outer(coords.scale, coords.scale)
+    np.fill_diagonal(wanted, 0)
+    found = correlation(records_from(Z, site=site, n_sites=3), coords)
+    np.testing.assert_allclose(found, wanted, atol=1e-14)
+
+
+def test_correlation_is_minus_the_gradient_at_independence(rng, plain):
+    """With the plain prevalences as intercepts, and one site."""
+    Z = plain.binary(400, 7, 0.3, rng)
+    coords = natural_coordinates(Z.sum(axis=0), 400.0)
+    mean = Z.mean(axis=0)
+    b = np.log(mean / (1 - mean))[None, :]
+    G, _ = plain.gradients(coords, np.zeros((7, 7)), b, Z)
+    np.testing.assert_allclose(correlation(records_from(Z), coords), -G, atol=1e-14)
+
+
+def test_an_empty_site_changes_nothing(rng, plain):
+    Z = plain.binary(100, 5, 0.4, rng)
+    coords = natural_coordinates(Z.sum(axis=0), 100.0)
+    site = np.full(100, 1)
+    found = correlation(records_from(Z, site=site, n_sites=3), coords)
+    np.testing.assert_allclose(found, correlation(records_from(Z), coords), atol=1e-15)
+
+
+# --- eigenvalues ----------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module", params=[30, 450], ids=["dense", "lanczos"])
+def spectrum_matrix(request):
+    """Symmetric, some eigenvalues well apart at both ends; 450 codes take the sparse solver."""
+    p = request.param
+    rng = np.random.default_rng(11)
+    Q, _ = np.linalg.qr(rng.normal(size=(p, p)))
+    value = rng.uniform(-0.5, 0.5, p)
+    value[:6] = [5, 4, 3.5, 2, 1.5, 1]
+    value[-3:] = [-1, -3, -6]
+    return (Q * value) @ Q.T
+
+
+@pytest.mark.parametrize("end", ["LA", "SA"])
+@pytest.mark.parametrize("k", [0, 1, 5])
+def test_extreme_eigenpairs_against_eigh(spectrum_matrix, end, k):
+    value, vector = extreme_eigenpairs(spectrum_matrix, k, end)
+    exact = np.linalg.eigvalsh(spectrum_matrix)
+    wanted = exact[::-1][:k] if end == "LA" else exact[:k]
+    np.testing.assert_allclose(value, wanted, atol=1e-4)
+    assert vector.shape == (spectrum_matrix.shape[0], k)
+    np.testing.assert_allclose(spectrum_matrix @ vector, vector * value, atol=1e-3)
+    np.testing.assert_allclose(vector.T @ vector, np.eye(k), atol=1e-6)
+
+
+@pytest.mark.parametrize("threshold", [10.0, 2.5, 0.9, -0.2])
+@pytest.mark.parametrize("most", [3, 20, 256])
+def test_count_above_against_eigvalsh(spectrum_matrix, threshold, most):
+    exact = int((np.linalg.eigvalsh(spectrum_matrix) > threshold).sum())
+    assert count_above(spectrum_matrix, threshold, most) == min(exact, most)
+
+
+@pytest.mark.parametrize("p", [5, 450])
+def test_a_matrix_of_zeros_has_a_spectrum_too(p):
+    """One record, or none that vary, has no correlations at all."""
+    assert count_above(np.zeros((p, p)), 0.1, 256) == 0
+    value, vector = extreme_eigenpairs(np.zeros((p, p)), 2, "LA")
+    np.testing.assert_array_equal(value, 0)
+    np.testing.assert_allclose(vector.T @ vector, np.eye(2), atol=1e-8)
+
+
+def test_a_block_of_equal_codes_among_zeros_has_one_eigenvalue():
+    """Low rank at a size where the sparse solver works: most of the spectrum is exactly zero."""
+    matrix = np.zeros((450, 450))
+    matrix[:4, :4] = 1 - np.eye(4)
+    assert count_above(matrix, 0.5, 256) == 1
+
+
+# --- spectral start -------------------------------------------------------------------------------
+
+
+def test_spectral_start_is_the_shrunken_spectrum(spectrum_matrix):
+    p = spectrum_matrix.shape[0]
+    signs = np.array([1.0, 1, 1, -1, -1])
+    penalty = np.array([0.7, 0.7, 0.7, 1.2, 1.2])
+    U = spectral_start(spectrum_matrix, signs, penalty, np.random.default_rng(0))
+    assert U.shape == (p, 5)
+    value, vector = np.linalg.eigh(spectrum_matrix)
+    wanted = np.zeros((p, p))
+    for v, x in zip(value, vector.T, strict=True):
+        if v in value[-3:]:
+            s = max(v - 0.7, 0)
+            wanted += s / (1 + s) * np.outer(x, x)
+        if v in value[:2]:
+            s = max(-v - 1.2, 0)
+            wanted -= s / (1 + s) * np.outer(x, x)
+    # The noise has columns of norm 0.03.
+    assert np.linalg.norm((U * signs) @ U.T - wanted, 2) < 0.15
+
+
+def test_spectral_start_leaves_the_saddle():
+    """All eigenvalues under the penalty: zero is a saddle, so a little noise is left."""
+    U = spectral_start(
+        np.zeros((40, 40)), np.array([1.0, -1.0]), np.ones(2), np.random.default_rng(0)
+    )
+    norms = np.linalg.norm(U, axis=0)
+    assert (norms > 0.01).all()
+    assert (norms < 0.06).all()
+
+
+def test_spectral_start_is_reproducible_for_a_seed(spectrum_matrix):
+    one, two = (
+        spectral_start(spectrum_matrix, np.ones(3), np.ones(3), np.random.default_rng(5))
+        for _ in range(2)
+    )
+    np.testing.assert_array_equal(one, two)
+
+
+# --- noise level and penalty ----------------------------------------------------------------------
+
+
+def permuted_norm(Z, scale, rng):
+    """Largest eigenvalue of the correlation of column-permuted dense records, zero diagonal."""
+    shuffled = np.column_stack([rng.permutation(column) for column in Z.T])
+    matrix = np.cov(shuffled, rowvar=False, bias=True) / np.outer(scale, scale)
+    np.fill_diagonal(matrix, 0)
+    return np.linalg.norm(matrix, 2)
+
+
+@pytest.mark.parametrize(("n", "p"), [(5000, 200), (20_000, 100)])
+def test_noise_level_of_even_codes_is_about_two_root_p_over_n(n, p):
+    level = noise_level(np.full(p, n / 2), float(n), np.full(p, 0.5), np.random.default_rng(0))
+    assert abs(level / (2 * np.sqrt(p / n)) - 1) < 0.15
+
+
+@pytest.mark.parametrize("p", [4, 30], ids=["dense", "lanczos"])
+def test_noise_level_is_that_of_explicitly_permuted_columns(p, rng, plain):
+    """The same law: means of 100 draws of each differ by less than 4 standard errors."""
+    Z = plain.binary(200, p, 0.2, rng)
+    scale = natural_coordinates(Z.sum(axis=0), 200.0).scale
+    plain_norms = [permuted_norm(Z, scale, rng) for _ in range(100)]
+    norms = [noise_level(Z.sum(axis=0), 200.0, scale, rng, draws=1) for _ in range(100)]
+    gap = np.mean(norms) - np.mean(plain_norms)
+    assert abs(gap) < 4 * np.sqrt((np.var(norms) + np.var(plain_norms)) / 100)
+    assert abs(gap) < 0.1 * np.mean(plain_norms)
+
+
+def test_noise_level_is_the_norm_of_the_symmetric_gradient_of_permuted_records(rng, plain):
+    """What the penalty is measured in: (G + G')/2 at independence with fitted intercepts."""
+    Z = plain.binary(300, 12, 0.3, rng)
+    counts = Z.sum(axis=0)
+    coords = natural_coordinates(counts, 300.0)
+    b = np.log(counts / (300 - counts))[None, :]
+    norms = []
+    for _ in range(60):
+        shuffled = np.column_stack([rng.permutation(column) for column in Z.T])
+        G, _ = plain.gradients(coords, np.zeros((12, 12)), b, shuffled)
+        norms.append(np.linalg.norm((G + G.T) / 2, 2))
+    found = noise_level(counts, 300.0, coords.scale, rng, draws=60)
+    assert abs(found - np.mean(norms)) < 4 * np.std(norms) * np.sqrt(2 / 60)
+
+
+def test_noise_level_without_codes_that_vary_is_the_formula(rng):
+    for counts in ([0.0, 50, 0], [50.0, 20, 0]):
+        level = noise_level(np.array(counts), 50.0, np.full(3, 0.3), rng)
+        np.testing.assert_allclose(level, 2 * np.sqrt(3 / 50))
+
+
+def test_noise_level_does_not_see_constant_codes(rng):
+    counts = np.array([0.0, 30, 100, 40, 20])
+    scale = np.array([0.1, 0.5, 0.1, 0.5, 0.4])
+    kept = [1, 3, 4]
+    one = noise_level(counts, 100.0, scale, np.random.default_rng(2))
+    two = noise_level(counts[kept], 100.0, scale[kept], np.random.default_rng(2))
+    assert one == two
+
+
+def test_penalty_factor_is_low_for_codes_that_meet_often_and_high_for_rare_ones():
+    often = penalty_factor(np.full(50, 50_000.0), 1e5)
+    np.testing.assert_allclose(often, 0.65, atol=1e-3)
+    rare = penalty_factor(np.full(50, 20.0), 1e5)
+    assert 1.5 < rare < 2
+    between = [penalty_factor(np.full(50, c), 1e5) for c in (20.0, 200.0, 2000.0, 20_000.0)]
+    assert (np.diff(between) < 0).all()
+
+
+def test_penalty_factor_takes_presence_and_absence_alike(rng):
+    counts = rng.integers(0, 1001, 80).astype(float)
+    np.testing.assert_allclose(
+        penalty_factor(counts, 1000.0), penalty_factor(1000 - counts, 1000.0), rtol=1e-12
+    )
+
+
+# --- convex start ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def paper_problem(rng, plain):
+    """Records with planted couplings, and W as a function of theta."""
+    p = 8
+    chance = np.where(rng.random((400, 1)) < 0.5, 0.7, 0.25)
+    Z = (rng.random((400, p)) < chance).astype(float)
+    X = 2 * Z - 1
+    return X, lambda theta: plain.paper_W(theta, X)
+
+
+def test_convex_start_of_five_plain_steps(paper_problem):
+    """The paper's start: no penalty, no ball."""
+    X, W = paper_problem
+    theta = np.zeros((8, 8))
+    for _ in range(5):
+        theta = theta - 0.1 * W(theta)
+    records = records_from((X + 1) / 2)
+
+    def derivative(t):
+        G = full_sweep(records, paper_coordinates(8), t, None).G
+        return G + G.T - np.diag(np.diag(G))
+
+    found = convex_start(derivative, 8, step_size=0.1)
+    np.testing.assert_allclose(found, theta, atol=1e-13)
+
+
+def test_convex_start_with_penalty_ends_where_the_subgradient_holds_zero(paper_problem):
+    """-W = penalty * (L R' + N), N orthogonal to the rank-r part and of norm at most one."""
+    _, W = paper_problem
+    penalty = 0.25
+    theta = convex_start(W, 8, step_size=0.15, penalty=penalty, steps=600)
+    left, value, right = np.linalg.svd(theta)
+    r = int((value > 1e-9).sum())
+    assert 0 < r < 8, "the penalty must leave some of the spectrum and remove some"
+    L, R = left[:, :r], right[:r].T
+    gradient = -W(theta) / penalty
+    np.testing.assert_allclose(gradient @ R, L, atol=1e-8)
+    np.testing.assert_allclose(L.T @ gradient, R.T, atol=1e-8)
+    N = gradient - L @ R.T
+    assert np.linalg.norm(N, 2) < 1
+    np.testing.assert_allclose(theta, theta.T, atol=1e-12)
+
+
+def test_convex_start_stays_in_the_ball(paper_problem):
+    _, W = paper_problem
+    free = convex_start(W, 8, step_size=0.15, steps=100)
+    radius = np.linalg.norm(free) / 3
+    for steps in (1, 2, 5, 100):
+        theta = convex_start(W, 8, step_size=0.15, radius=radius, steps=steps)
+        assert np.linalg.norm(theta) <= radius * (1 + 1e-12)
+    # At the end it stands on the sphere, and the rest of the gradient points outwards.
+    np.testing.assert_allclose(np.linalg.norm(theta), radius)
+    outwards = -W(theta)
+    np.testing.assert_allclose(
+        outwards / np.linalg.norm(outwards), theta / np.linalg.norm(theta), atol=1e-4
+    )
+
+
+def test_a_large_penalty_gives_zero(paper_problem):
+    _, W = paper_problem
+    limit = np.linalg.norm(W(np.zeros((8, 8))), 2)
+    assert not convex_start(W, 8, step_size=0.1, penalty=1.01 * limit).any()
+    assert convex_start(W, 8, step_size=0.1, penalty=0.9 * limit).any()
+
+
+def test_soft_threshold_is_the_proximal_map_of_the_nuclear_norm(rng):
+    """No random move lowers |T - A|^2 / 2 + t |T|_*; and the singular values are shifted."""
+    A = rng.normal(size=(5, 5))
+    T = soft_threshold(A, 0.8)
+    value = np.linalg.svd(A, compute_uv=False)
+    np.testing.assert_allclose(
+        np.linalg.svd(T, compute_uv=False), np.maximum(value - 0.8, 0), atol=1e-12
+    )
+
+    def objective(M):
+        return ((M - A) ** 2).sum() / 2 + 0.8 * np.linalg.norm(M, "nuc")
+
+    best = objective(T)
+    for size in (1e-3, 0.1, 1):
+        for _ in range(20):
+            assert objective(T + size * rng.normal(size=(5, 5))) > best
+
+
+def test_in_ball_leaves_the_inside_alone(rng):
+    A = rng.normal(size=(3, 3))
+    norm = np.linalg.norm(A)
+    assert in_ball(A, norm * 1.01) is A
+    np.testing.assert_allclose(in_ball(A, norm / 2), A / 2, rtol=1e-14)
+    np.testing.assert_array_equal(in_ball(np.zeros((2, 2)), 1.0), 0)
+
+
+@pytest.mark.parametrize("d", [1, 3, 7])
+def test_signed_factor_is_the_rank_d_svd_of_an_indefinite_matrix(d, rng, plain):
+    theta = plain.symmetric_theta(7, rng)
+    U, signs = signed_factor(theta, d)
+    left, value, right = np.linalg.svd(theta)
+    wanted = (left[:, :d] * value[:d]) @ right[:d]
+    np.testing.assert_allclose((U * signs) @ U.T, wanted, atol=1e-12)
+    np.testing.assert_allclose(U.T @ U, np.diag(value[:d]), atol=1e-12)  # balanced, U = L sqrt(S)
+    assert set(np.unique(signs)) <= {-1.0, 1.0}
+    if d == 7:
+        assert (signs == -1).sum() == (np.linalg.eigvalsh(theta) < 0).sum() > 0
