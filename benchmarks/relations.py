@@ -52,6 +52,9 @@ def daniel_trials() -> Iterator[Trial]:
         ONE_SHOT, "auto", lambda q: Daniel(random_state=SEED).fit(q.Z, sites=q.sites).embedding_
     )
     yield Trial(HUB, "auto", _hub_alone)
+
+
+def paper_trials() -> Iterator[Trial]:
     yield Trial(PAPER, "d=50", _papers_recipe)
 
 
@@ -107,6 +110,7 @@ METHODS: dict[str, Callable[[], Iterator[Trial]]] = {
     "rbm": lambda: rival_trials("BernoulliRBM", RBM),
     "logisticpca": lambda: rival_trials("logistic PCA", LogisticPCA),
     "ppmi-tuned": tuned_ppmi,
+    "paper": paper_trials,
 }
 
 

@@ -6,7 +6,6 @@ records, every site returns its derivative there once, and the hub descends the 
 
 from typing import Any, Self
 
-import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
@@ -15,19 +14,20 @@ from daniel.core.baselines import Spectrum
 from daniel.core.records import records_from
 from daniel.core.start import convex_start, signed_factor
 from daniel.errors import ParameterError
-from daniel.estimator import _read_hub, _read_sites
+from daniel.estimator import _is_number, _is_real, _read_hub, _read_sites
 from daniel.matrix import read_records
 
 __all__ = ["PSDCvx", "SVHard", "SVSoft", "SVTopd"]
 
 START_STEPS = 5
+ROUNDING = 1e-10  # eigenvalues below this share of the largest are those of a rank-deficient theta
 
 
 class _Baseline(BaseEstimator):
     """Gradient updates of the whole Theta, each followed by one of its spectrum.
 
-    Fitted: theta_ (p, p), embedding_ (p, p or d; eigenvectors of theta_ by the root of positive
-    eigenvalues), n_iter_, converged_, n_features_in_.
+    Fitted: theta_ (p, p), embedding_ (p, number of positive eigenvalues of theta_; eigenvectors by
+    their roots), n_iter_, converged_, n_features_in_, feature_names_in_.
     """
 
     step_size: float
@@ -40,6 +40,7 @@ class _Baseline(BaseEstimator):
     ) -> Self:
         """Fit to binary records X (n, p), pooled, or distributed over sites."""
         Z, names = read_records(X)
+        self._check_parameters()
         spectrum = self._spectrum(Z.shape[1])
         labels, site = _read_sites(sites, Z.shape[0])
         hub_index = _read_hub(hub, labels, site)
@@ -72,11 +73,26 @@ class _Baseline(BaseEstimator):
         self.n_features_in_ = own.p
         if names is not None:
             self.feature_names_in_ = names
+        elif hasattr(self, "feature_names_in_"):  # of an earlier fit
+            del self.feature_names_in_
         self.theta_ = fitted.theta
         self.n_iter_, self.converged_ = fitted.n_iter, fitted.converged
         U, signs = signed_factor(self.theta_, own.p)
-        self.embedding_ = U[:, (signs > 0) & np.any(U != 0, axis=0)]
+        size = (U**2).sum(axis=0)
+        self.embedding_ = U[:, (signs > 0) & (size > ROUNDING * size.max())]
         return self
+
+    def _check_parameters(self) -> None:
+        for name in ("step_size", "radius"):
+            value = getattr(self, name)
+            if not (_is_real(value) and value > 0):
+                raise ParameterError(f"{name} is {value!r}; expected a number > 0.")
+        for name in ("threshold", "tol"):
+            value = getattr(self, name, 0.0)
+            if not (_is_real(value) and value >= 0):
+                raise ParameterError(f"{name} is {value!r}; expected a number >= 0.")
+        if not (_is_number(self.max_iter) and self.max_iter >= 1):
+            raise ParameterError(f"max_iter is {self.max_iter!r}; expected a whole number >= 1.")
 
     def _spectrum(self, p: int) -> Spectrum:
         raise NotImplementedError
@@ -132,8 +148,10 @@ class SVTopd(_Baseline):
         self.radius = radius
 
     def _spectrum(self, p: int) -> Spectrum:
-        if not 1 <= self.n_components <= p:
-            raise ParameterError(f"n_components is {self.n_components}; expected 1 to {p}.")
+        if not (_is_number(self.n_components) and 1 <= self.n_components <= p):
+            raise ParameterError(
+                f"n_components is {self.n_components!r}; expected a whole number from 1 to {p}."
+            )
         return baselines.top(self.n_components)
 
 

@@ -164,7 +164,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             positive = positive[:, : max(1, _rank(positive))]
         self._remember(fitted.coords, U, U * signs.astype(U.dtype), fitted.b, fitted.solution)
         self.penalty_ = fitted.penalty
-        self.embedding_ = np.pad(positive, ((0, 0), (0, self._width(positive.shape[1]))))
+        padded = np.pad(positive, ((0, 0), (0, self._width(positive.shape[1]))))
+        self.embedding_ = np.ascontiguousarray(padded)
 
     def _width(self, found: int) -> int:
         """Zero columns to add, so that a given n_components is the width of the embedding."""
@@ -194,9 +195,9 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ) -> None:
         """Fitted state: factors in the recipe's own coordinates, and the public names."""
         self._coords = coords
-        self._U, self._V, self._b = U, V, b
+        self._U, self._V, self._b = map(np.ascontiguousarray, (U, V, b))  # as a file holds them
         unit = (2 * coords.scale[:, None]).astype(U.dtype)  # theta = phi / (4 scale scale')
-        self.U_, self.V_ = U / unit, V / unit
+        self.U_, self.V_ = self._U / unit, self._V / unit
         self.intercept_ = b[0].copy()
         self.rank_ = _rank(U)
         self.n_iter_ = solution.n_iter
@@ -362,7 +363,7 @@ def _read_sites(sites: ArrayLike | None, n: int) -> tuple[list[Any], np.ndarray]
     if labels.ndim != 1 or labels.size != n:
         found = f"{labels.size} labels" if labels.ndim == 1 else f"an array of shape {labels.shape}"
         raise InputError(f"sites has {found}, and X has {n} records; give one label per record.")
-    if pd.isna(labels).any():
+    if pd.isna(np.asarray(sites, dtype=object)).any():  # beside text, NumPy writes NaN as text
         raise InputError("sites holds missing labels; every record must belong to a site.")
     if labels.dtype.kind not in "biufU":
         labels = labels.astype(str)

@@ -7,7 +7,6 @@ format, and files whose content is not what was written, are refused with a sent
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -47,17 +46,16 @@ def write(path: str | Path, model: "Daniel") -> None:
         "sites": {name: _plain(getattr(model, name)) for name in SITES if hasattr(model, name)},
         "codes": _plain(getattr(model, "feature_names_in_", None)),
     }
-    text = json.dumps(header, sort_keys=True)
-    data = save(arrays, metadata={HEADER: text, DIGEST: _digest(text, arrays)})
+    header[DIGEST] = _digest(header, arrays)
+    data = save(arrays, metadata={HEADER: json.dumps(header, sort_keys=True)})
     if not path.parent.is_dir():
         raise InputError(f"The folder {path.parent} does not exist; make it first.")
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.name, suffix=".part")
+    temporary = path.with_name(f"{path.name}.{os.getpid()}.part")
     try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
+        temporary.write_bytes(data)
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -68,9 +66,8 @@ def read(path: str | Path, model: Model) -> Model:
         raise FormatError(f"There is no model file at {path}.")
     try:
         with safe_open(path, framework="numpy") as file:
-            metadata = file.metadata() or {}
+            header = json.loads((file.metadata() or {})[HEADER])
             arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        header = json.loads(metadata[HEADER])
         version = header["format"]
     except (SafetensorError, KeyError, TypeError, ValueError):
         raise FormatError(f"{path} is not a model that daniel wrote, or it is damaged.") from None
@@ -79,7 +76,7 @@ def read(path: str | Path, model: Model) -> Model:
             f"{path} has model format {version}, and this version of daniel reads format {FORMAT}; "
             "install the version that wrote it, or fit again."
         )
-    if metadata.get(DIGEST) != _digest(metadata[HEADER], arrays):
+    if header.pop(DIGEST, None) != _digest(header, arrays):
         raise FormatError(f"{path} is damaged: its content is not what daniel wrote.")
     try:
         _fill(model, header, arrays)
@@ -88,9 +85,9 @@ def read(path: str | Path, model: Model) -> Model:
     return model
 
 
-def _digest(header: str, arrays: dict[str, np.ndarray]) -> str:
+def _digest(header: dict[str, Any], arrays: dict[str, np.ndarray]) -> str:
     """SHA-256 of header, names, types, shapes and numbers: a flipped bit is damage too."""
-    digest = hashlib.sha256(header.encode())
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode())
     for name in sorted(arrays):
         values = np.ascontiguousarray(arrays[name])
         digest.update(f"{name} {values.dtype.str} {values.shape}".encode())

@@ -40,7 +40,7 @@ def svd_top(theta, d=2):
 
 def psd_part(theta):
     """Nearest positive semidefinite matrix, by Higham's formula with the polar factor."""
-    left, value, right = np.linalg.svd(theta)
+    _, value, right = np.linalg.svd(theta)
     return (theta + (right.T * value) @ right) / 2
 
 
@@ -91,7 +91,7 @@ def test_the_projections_do_something_here(spectrum, project, X, plain):
 
 @methods
 def test_distributed_descent_follows_the_corrected_derivative(spectrum, project, X, plain):
-    """Hub of 100 records, 500 in all: W of the hub, plus what all say at Theta0, minus the hub's."""
+    """A hub of 100 of the 500 records: its W, plus all records' at Theta0, minus its own there."""
     hub = X[:100]
     rng = np.random.default_rng(0)
     theta0 = plain.symmetric_theta(P, rng, size=0.1)

@@ -32,8 +32,8 @@ from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 Intercept = Literal["site", "shared", "tied"]
 
-NEGATIVE_FACTOR = 1.55  # penalty of negative components, in units of the noise level
-NEGATIVE_SHARE = 4  # one column in so many may hold a negative component
+NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise level
+NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
 MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
@@ -99,9 +99,7 @@ class Fit:
     start: Start
 
 
-def fit(
-    records: Records, options: Options, rng: np.random.Generator, *, ease: float = 1.0
-) -> Fit:
+def fit(records: Records, options: Options, rng: np.random.Generator, *, ease: float = 1.0) -> Fit:
     """The centralised fit: all records in one place, one intercept vector.
 
     ease: share of the penalty that is applied.
@@ -109,11 +107,11 @@ def fit(
     records = _one_site(records)
     total, counts = records.total, records.counts()
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
-    noise = noise_level(counts, total, coords.scale, rng)
-    penalty = ease * _penalty(options, noise, counts, total)
+    penalty, negative = _penalties(options, counts, total, coords.scale, rng)
+    penalty *= ease
     matrix = correlation(records, coords)
     signs = _signs(options, matrix, penalty)
-    columns = _column_penalty(signs, penalty, noise)
+    columns = np.where(signs > 0, penalty, negative)
     U: np.ndarray = spectral_start(matrix, signs, columns, rng).astype(options.dtype)
     del matrix  # (p, p): not beside the ones the solver needs
     start = Start(coords, U, signs, prior_intercepts(records))
@@ -179,9 +177,8 @@ def finish(
     U0 = (start.U * ratio).astype(options.dtype)
     moved = replace(start, coords=coords, U=U0)
 
-    noise = noise_level(counts, total, scale, rng)
-    penalty = _penalty(options, noise, counts, total)
-    signs, U = _widened(moved, G, options, penalty, noise, rng)
+    penalty, negative = _penalties(options, counts, total, scale, rng)
+    signs, U = _widened(moved, G, options, penalty, negative, rng)
     damping = options.damping
     if damping is None:
         damping = DAMPING * (1 - hub.total / total)
@@ -191,7 +188,7 @@ def finish(
         coords,
         _prior(replace(moved, b=prior_intercepts(reference)), options),
         signs,
-        _column_penalty(signs, penalty, noise),
+        np.where(signs > 0, penalty, negative),
         correction=correction,
         intercept_correction=_mean_intercept(answers, total) - own.b
         if options.intercept == "shared"
@@ -285,14 +282,18 @@ def _prior(start: Start, options: Options) -> np.ndarray | None:
     return None if options.intercept == "tied" else start.b
 
 
-def _penalty(options: Options, noise: float, counts: np.ndarray, total: float) -> float:
+def _penalties(
+    options: Options,
+    counts: np.ndarray,
+    total: float,
+    scale: np.ndarray,
+    rng: np.random.Generator,
+) -> tuple[float, float]:
+    """Penalty of positive and of negative components; one given by number holds for both."""
     if options.penalty is not None:
-        return float(options.penalty)
-    return penalty_factor(counts, total) * noise
-
-
-def _column_penalty(signs: np.ndarray, penalty: float, noise: float) -> np.ndarray:
-    return np.where(signs > 0, penalty, max(penalty, NEGATIVE_FACTOR * noise))
+        return float(options.penalty), float(options.penalty)
+    noise = noise_level(counts, total, scale, rng)
+    return penalty_factor(counts, total) * noise, NEGATIVE_FACTOR * noise
 
 
 def _split_signs(d: int) -> np.ndarray:
@@ -313,7 +314,7 @@ def _widened(
     G: np.ndarray,
     options: Options,
     penalty: float,
-    noise: float,
+    negative: float,
     rng: np.random.Generator,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Signs and first U for the hub's descent: the start and what the correction asks for.
@@ -323,7 +324,7 @@ def _widened(
     """
     target = (start.U @ start.V.T).astype(np.float64) - (G + G.T) / 2
     signs = _signs(options, target, penalty)
-    columns = _column_penalty(signs, penalty, noise)
+    columns = np.where(signs > 0, penalty, negative)
     return signs, spectral_start(target, signs, columns, rng).astype(options.dtype)
 
 

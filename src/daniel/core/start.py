@@ -9,6 +9,7 @@ from scipy.sparse.linalg import LinearOperator, eigsh
 
 from daniel.core.coordinates import Coordinates, smoothed_mean
 from daniel.core.records import Records
+from daniel.core.threads import one_blas_thread
 
 
 def correlation(records: Records, coords: Coordinates, dtype: type = np.float64) -> np.ndarray:
@@ -36,7 +37,8 @@ def extreme_eigenpairs(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray
     if k == 0:
         return np.zeros(0), np.zeros((p, 0))
     if p > 400 and k < p // 4:
-        value, vector = eigsh(matrix, k=k, which=end, v0=np.ones(p) / np.sqrt(p), tol=1e-5)
+        with one_blas_thread():
+            value, vector = eigsh(matrix, k=k, which=end, v0=np.ones(p) / np.sqrt(p), tol=1e-5)
     else:
         first, last = (p - k, p - 1) if end == "LA" else (0, k - 1)
         value, vector = eigh(matrix, subset_by_index=(first, last))
@@ -114,7 +116,7 @@ def _permuted_norm(
 
 
 def penalty_factor(counts: np.ndarray, total: float) -> float:
-    """Penalty in units of the noise level: 0.65 when codes meet often, up to 1.85 when rarely.
+    """Penalty in units of the noise level: 0.65 when codes meet often, up to 1.8 when rarely.
 
     Pairs that chance alone brings together in many records have Gaussian noise, and a penalty
     below its norm gives the smallest error.  Where chance expects less than one such record, a few
@@ -124,7 +126,7 @@ def penalty_factor(counts: np.ndarray, total: float) -> float:
     mean = np.quantile(smoothed_mean(counts, total), np.linspace(0, 1, 128))
     mean = np.minimum(mean, 1 - mean)  # a code that is nearly always present is as rare
     expected = total * np.outer(mean, mean)
-    return 0.65 + 1.2 * float(np.mean(1 / (1 + expected)))
+    return 0.65 + 1.15 * float(np.mean(1 / (1 + expected)))
 
 
 def convex_start(

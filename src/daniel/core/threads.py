@@ -35,7 +35,8 @@ def _controller() -> ThreadpoolController:
 
 
 @contextmanager
-def _one_blas_thread() -> Iterator[None]:
+def one_blas_thread() -> Iterator[None]:
+    """For many small products: waking a second thread costs more than each of them."""
     with _controller().limit(limits=1, user_api="blas"):
         yield
 
@@ -44,5 +45,5 @@ def run_parts(work: Callable[[int], T], parts: int) -> Sequence[T]:
     """[work(0), ..., work(parts - 1)], one thread each; results in order, so sums reproduce."""
     if parts == 1:
         return [work(0)]
-    with _one_blas_thread():
+    with one_blas_thread():
         return list(_pool().map(work, range(parts)))
