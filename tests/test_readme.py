@@ -36,7 +36,7 @@ def test_notation_names_functions_that_exist():
     assert named
     for file, functions in named:
         tree = ast.parse((ROOT / "src" / "daniel" / file).read_text("utf-8"))
-        defined = {node.name for node in ast.walk(tree) if hasattr(node, "name")}
+        defined = {node.name for node in ast.walk(tree) if getattr(node, "name", None)}
         for function in functions.split(", "):
             pattern = re.compile(function.replace("*", ".*"))
             assert any(map(pattern.fullmatch, defined)), f"{file} has no {function}"

@@ -217,6 +217,14 @@ def test_a_million_records_of_twenty_codes(recipe, many):
     assert recipe == "paper" or together.min() > 0.1 > np.abs(model.theta_[:10, 10:]).max()
 
 
+@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("density", [0, 0.1, 1])
+def test_hardly_any_records_of_many_codes(n, density):
+    """Above some hundred codes spectra are found by iteration, also that of a zero matrix."""
+    X = base(n, 500, density)
+    check_finite(Daniel(random_state=0).fit(X), X)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("p", [5000, 400], ids=["pooled", "sites"])
 def test_fifty_records_of_thousands_of_codes(p):

@@ -137,19 +137,6 @@ def test_codes_never_or_always_present_have_a_finite_scale(tied, total, rng):
     assert np.isfinite(theta_from(coords, U, U, np.zeros((1, 3)))).all()
 
 
-@pytest.mark.parametrize("tied", [False, True])
-def test_rescaled_coordinates_describe_the_same_model(tied, Z, rng):
-    coords = make_coords("tied" if tied else "natural", Z)
-    scale = coords.scale * rng.uniform(0.5, 2, size=8)
-    other = coords.rescaled(scale)
-    U, b = rng.normal(size=(8, 2)) * 0.3, rng.normal(size=(1, 8))
-    moved = U * (scale / coords.scale)[:, None]
-    np.testing.assert_allclose(
-        theta_from(coords, U, U, b), theta_from(other, moved, moved, b), rtol=1e-12
-    )
-    np.testing.assert_array_equal(other.center, coords.center)
-
-
 def test_hessian_is_near_the_identity_at_independence(rng, plain):
     """Why these coordinates: with exact scales a step of one in Phi is right."""
     mean = np.array([0.5, 0.02, 0.3, 0.9])

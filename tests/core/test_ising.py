@@ -491,31 +491,41 @@ def sparse_records(n, p, rng, present=10):
     return records_from(Z, merge=False)
 
 
+def sweep_peaks(n, p, rng):
+    """Peak memory of each pass over n records of p codes, beside its arguments."""
+    U = rng.normal(size=(p, 10)).astype(np.float32) / 10
+    b = np.full((1, p), -3.0)
+    whole = U @ U.T
+    records = sparse_records(n, p, rng)
+    coords = natural_coordinates(records.counts(), records.total)
+    return {
+        "sweep": peak_bytes(lambda: sweep(records, coords, U, U, b)),
+        "moments": peak_bytes(lambda: logit_moments(records, coords, U, U, b)),
+        "factored": peak_bytes(lambda: full_sweep(records, coords, (U, U), b)),
+        "whole": peak_bytes(lambda: full_sweep(records, coords, whole, b)),
+    }
+
+
 def test_no_array_of_records_by_codes(rng, monkeypatch):
-    n, p, d = 20_000, 500, 10
+    n, p = 20_000, 500
     monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 20)
     monkeypatch.setattr(ising, "n_threads", lambda: 2)
-    U = rng.normal(size=(p, d)).astype(np.float32) / 10
-    b = np.full((1, p), -3.0)
-    peaks = {}
-    for size in (n, 2 * n):
-        records = sparse_records(size, p, rng)
-        coords = natural_coordinates(records.counts(), records.total)
-        whole = U @ U.T
-        calls = {
-            "sweep": lambda r=records, c=coords: sweep(r, c, U, U, b),
-            "factored": lambda r=records, c=coords: full_sweep(r, c, (U, U), b),
-            "whole": lambda r=records, c=coords, w=whole: full_sweep(r, c, w, b),
-            "moments": lambda r=records, c=coords: logit_moments(r, c, U, U, b),
-        }
-        peaks[size] = {name: peak_bytes(f) for name, f in calls.items()}
+    peaks = sweep_peaks(n, p, rng)
     dense = n * p * 4
-    assert peaks[n]["sweep"] < dense / 8
-    assert peaks[n]["moments"] < dense / 8
-    assert peaks[n]["factored"] < dense / 4  # of which G and its float64 sums are p x p
-    assert peaks[n]["whole"] < dense / 4
-    for name, peak in peaks[n].items():  # and twice the records take no more than their row numbers
-        assert peaks[2 * n][name] < peak + 16 * n
+    assert peaks["sweep"] < dense / 8
+    assert peaks["moments"] < dense / 8
+    assert peaks["factored"] < dense / 4  # of which G and its float64 sums are p x p
+    assert peaks["whole"] < dense / 4
+
+
+def test_memory_does_not_grow_with_the_records(rng, monkeypatch):
+    """Beside 16 bytes a record; on one thread, because the peaks of two need not coincide."""
+    n, p = 10_000, 300
+    monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 20)
+    monkeypatch.setattr(ising, "n_threads", lambda: 1)
+    once, twice = sweep_peaks(n, p, rng), sweep_peaks(2 * n, p, rng)
+    for name, peak in once.items():
+        assert twice[name] < peak + 16 * n, name
 
 
 def test_memory_with_the_blocks_as_they_are(rng, monkeypatch):

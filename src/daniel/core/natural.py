@@ -38,6 +38,8 @@ MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
 START_EASE = 0.8  # of its own penalty at the start: what the hub overdoes, the answers correct
+SMALL_HUB = 2.5  # records per code up to which a hub starts from independence
+SMALL_HUB_DAMPING = 4.0
 DAMPING = 3.0
 SPARSE_AT_HUB = 30.0  # hub records with a code at which its damping has fallen by half
 SYNTHETIC_RECORDS = 10_000
@@ -122,11 +124,11 @@ def fit(records: Records, options: Options, rng: np.random.Generator, *, ease: f
 def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Start:
     """Phi0 from the hub's own records: its penalised fit, or independence when it has too few.
 
-    With fewer records than codes the hub's fit is mostly chance, and starting from it costs more
-    than it brings (METHOD section 3).
+    With hardly more records than codes the hub's fit is mostly chance, and starting from it costs
+    more than it brings (METHOD section 3).
     """
     hub = _one_site(hub)
-    if hub.total >= hub.p:
+    if not _small(hub):
         own = fit(hub, replace(options, penalty=None), rng, ease=START_EASE)
         return Start(own.coords, own.U, own.signs, own.b)
     coords = natural_coordinates(hub.counts(), hub.total, tied=options.intercept == "tied")
@@ -163,37 +165,35 @@ def finish(
     hub = _one_site(hub)
     total = sum(a.n for a in answers)
     counts = np.sum([a.counts for a in answers], axis=0)
-    model = options.surrogate == "model" or hub.total < hub.p
+    model = options.surrogate == "model" or _small(hub)
     reference = _synthetic(start, counts, total, rng) if model else hub
-    own = answer(reference, start, options)
-    G = _mean_derivative(answers, total)
+    coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
+    mean = _in_coordinates(_mean_answer(answers, total), start.coords, coords)
+    own = _in_coordinates(answer(reference, start, options), start.coords, coords)
+    U0 = (start.U * (coords.scale / start.coords.scale)[:, None]).astype(options.dtype)
+    moved = replace(start, coords=coords, U=U0, b=_intercepts_in(coords, start))
 
-    tied = options.intercept == "tied"
-    scale = natural_coordinates(counts, total, tied=tied).scale
-    coords = start.coords.rescaled(scale)
-    ratio = (scale / start.coords.scale)[:, None]
-    G /= ratio * ratio.T
-    correction = (G - own.G / (ratio * ratio.T)).astype(options.dtype)
-    U0 = (start.U * ratio).astype(options.dtype)
-    moved = replace(start, coords=coords, U=U0)
-
-    penalty, negative = _penalties(options, counts, total, scale, rng)
-    signs, U = _widened(moved, G, options, penalty, negative, rng)
-    damping = options.damping
-    if damping is None:
-        damping = DAMPING * (1 - hub.total / total)
-    weight = np.sqrt(damping) * _sparsity(reference)
+    penalty, negative = _penalties(options, counts, total, coords.scale, rng)
+    # What tied intercepts cannot fit shows in G, and is not a relation: the descent starts without.
+    off_centre = (smoothed_mean(counts, total) - coords.center) / coords.scale
+    related = mean.G - np.outer(off_centre, coords.gain * mean.b[0])
+    np.fill_diagonal(related, 0)
+    signs, U = _widened(moved, related, options, penalty, negative, rng)
+    anchor = _anchor(options, hub, reference, total, U0, moved.V)
+    if _small(hub) and options.damping is None:
+        # Far from independence its curvature says nothing, and its loss can fall without end: hold
+        # to the spectral solution of all sites' correlations.
+        weight: np.ndarray = np.full(hub.p, np.sqrt(SMALL_HUB_DAMPING), dtype=options.dtype)
+        anchor = Anchor(U, U * signs.astype(U.dtype), weight)
     objective = Surrogate(
         reference,
         coords,
         _prior(replace(moved, b=prior_intercepts(reference)), options),
         signs,
         np.where(signs > 0, penalty, negative),
-        correction=correction,
-        intercept_correction=_mean_intercept(answers, total) - own.b
-        if options.intercept == "shared"
-        else None,
-        anchor=Anchor(U0, moved.V, weight.astype(options.dtype)) if damping else None,
+        correction=(mean.G - own.G).astype(options.dtype),
+        intercept_correction=mean.b - own.b if options.intercept == "shared" else None,
+        anchor=anchor,
     )
     fitted = _solved(objective, replace(moved, U=U, signs=signs), penalty, options, rng)
     fitted = replace(fitted, start=moved)
@@ -242,7 +242,8 @@ def principal_axes(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.nda
         side.append(np.full(value.size, sign))
         size.append(value**2)
     all_columns, all_sides, all_sizes = np.hstack(columns), np.hstack(side), np.hstack(size)
-    real = all_sizes > NEGLIGIBLE * max(float(all_sizes.max(initial=0)), 1e-12)
+    # The start's noise, where there is nothing to fit, leaves sizes of about 1e-6.
+    real = all_sizes > NEGLIGIBLE * max(float(all_sizes.max(initial=0)), 0.1)
     order = np.lexsort((-all_sizes, all_sides < 0, ~real))
     out = np.zeros_like(U)
     out[:, : order.size] = np.where(real, all_columns, 0)[:, order]
@@ -272,6 +273,10 @@ def _solved(
         assert objective.coords.tie is not None
         b = (objective.coords.tie * np.einsum("jc,jc->j", f.U, f.V))[None, :]
     return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
+
+
+def _small(hub: Records) -> bool:
+    return hub.total <= SMALL_HUB * hub.p
 
 
 def _one_site(records: Records) -> Records:
@@ -309,6 +314,14 @@ def _signs(options: Options, matrix: np.ndarray, penalty: float) -> np.ndarray:
     return _split_signs(min(matrix.shape[0], positive + positive // (NEGATIVE_SHARE - 1)))
 
 
+def _intercepts_in(coords: Coordinates, start: Start) -> np.ndarray:
+    """(1, p) intercepts of the start when its codes are centred as in `coords`."""
+    old = start.coords
+    shift = (coords.center - old.center) / old.scale
+    through_others = (shift @ start.U) @ start.V.T - shift * np.einsum("jc,jc->j", start.U, start.V)
+    return start.b + old.gain * through_others
+
+
 def _widened(
     start: Start,
     G: np.ndarray,
@@ -328,25 +341,45 @@ def _widened(
     return signs, spectral_start(target, signs, columns, rng).astype(options.dtype)
 
 
-def _sparsity(records: Records) -> np.ndarray:
-    """(p,) in (0, 1]: how little these records say of each code's curvature.
+def _anchor(
+    options: Options,
+    hub: Records,
+    reference: Records,
+    total: float,
+    U0: np.ndarray,
+    V0: np.ndarray,
+) -> Anchor | None:
+    """Damping by coverage: where the reference hardly sees a code its loss is flat, and the linear
+    correction would run away; METHOD section 3."""
+    damping = options.damping
+    if damping is None:
+        damping = DAMPING * (1 - hub.total / total)
+    if damping == 0:
+        return None
+    counts = reference.counts()
+    seen = np.minimum(counts, reference.total - counts)
+    weight = np.sqrt(damping * SPARSE_AT_HUB / (SPARSE_AT_HUB + seen))
+    return Anchor(U0, V0, weight.astype(options.dtype))
 
-    Where the hub hardly sees a code its loss is flat, and the linear correction would run away.
-    """
-    counts = records.counts()
-    seen = np.minimum(counts, records.total - counts)
-    return np.sqrt(SPARSE_AT_HUB / (SPARSE_AT_HUB + seen))
 
-
-def _mean_derivative(answers: Sequence[Answer], total: float) -> np.ndarray:
-    out = np.zeros_like(answers[0].G, dtype=np.float64)
+def _mean_answer(answers: Sequence[Answer], total: float) -> Answer:
+    """The answer that all records together would give."""
+    G = np.zeros_like(answers[0].G, dtype=np.float64)
     for a in answers:
-        out += (a.n / total) * a.G
-    return out
+        G += (a.n / total) * a.G
+    b = np.sum([(a.n / total) * a.b for a in answers], axis=0)
+    return Answer(G, b, total, np.sum([a.counts for a in answers], axis=0))
 
 
-def _mean_intercept(answers: Sequence[Answer], total: float) -> np.ndarray:
-    return np.sum([(a.n / total) * a.b for a in answers], axis=0)
+def _in_coordinates(given: Answer, old: Coordinates, new: Coordinates) -> Answer:
+    """The same derivative in other natural coordinates.
+
+    ``G_kj = gain_j / scale_k sum R_j (z_k - center_k)``, and the derivative in b is ``sum R_j``.
+    """
+    shift = np.outer((old.center - new.center) / old.scale, old.gain * given.b[0])
+    np.fill_diagonal(shift, 0)  # no code enters its own logit
+    ratio = new.scale / old.scale
+    return replace(given, G=(given.G + shift) / np.outer(ratio, ratio))
 
 
 def _synthetic(start: Start, counts: np.ndarray, total: float, rng: np.random.Generator) -> Records:

@@ -80,9 +80,9 @@ def records_from(
     merge: bool = True,
 ) -> Records:
     """Records from a (n, p) 0/1 matrix; identical rows of a site are merged with weights."""
-    Z = sp.csr_array(Z)
+    Z = sp.csr_array(Z, copy=True)
+    Z.sum_duplicates()
     Z.eliminate_zeros()
-    Z.sort_indices()
     site = np.zeros(Z.shape[0], dtype=np.int32) if site is None else site.astype(np.int32)
     indices = Z.indices.astype(np.int32)
     indptr = Z.indptr.astype(np.int64)

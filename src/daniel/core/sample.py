@@ -39,6 +39,8 @@ def gibbs(
     U = np.asarray(U, dtype=np.float32)
     b = np.asarray(b, dtype=np.float32)
     Z = (rng.random((n, b.size), dtype=np.float32) < expit(2 * b)).astype(np.float32)
+    if not U.any():  # independent codes: the first draw is exact
+        return Z.astype(np.uint8)
     constant = U.sum(axis=0)
     for _ in range(sweeps):
         Y = 2 * (Z @ U) - constant

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 from scipy.linalg import eigh
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from daniel.core.coordinates import Coordinates, smoothed_mean
 from daniel.core.records import Records
@@ -34,16 +34,26 @@ def extreme_eigenpairs(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray
     """The k largest (end "LA") or smallest ("SA") eigenvalues, outermost first, and vectors."""
     p = matrix.shape[0]
     k = min(k, p)
-    if k == 0:
-        return np.zeros(0), np.zeros((p, 0))
-    if p > 400 and k < p // 4:
-        with one_blas_thread():
-            value, vector = eigsh(matrix, k=k, which=end, v0=np.ones(p) / np.sqrt(p), tol=1e-5)
-    else:
-        first, last = (p - k, p - 1) if end == "LA" else (0, k - 1)
-        value, vector = eigh(matrix, subset_by_index=(first, last))
+    if k == 0 or not matrix.any():  # Lanczos cannot start on a zero matrix
+        return np.zeros(k), np.eye(p, k)
+    few = p > 400 and k < p // 4
+    value, vector = _lanczos(matrix, k, end) if few else _dense_eigenpairs(matrix, k, end)
     order = np.argsort(value)[::-1] if end == "LA" else np.argsort(value)
     return value[order], vector[:, order]
+
+
+def _lanczos(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray, np.ndarray]:
+    p = matrix.shape[0]
+    with one_blas_thread():
+        try:
+            return eigsh(matrix, k=k, which=end, v0=np.ones(p) / np.sqrt(p), tol=1e-5)
+        except ArpackError:  # equal eigenvalues at the edge, as repeated columns make them
+            return _dense_eigenpairs(matrix, k, end)
+
+
+def _dense_eigenpairs(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray, np.ndarray]:
+    p = matrix.shape[0]
+    return eigh(matrix, subset_by_index=(p - k, p - 1) if end == "LA" else (0, k - 1))
 
 
 def spectral_start(
