@@ -318,15 +318,15 @@ def test_site_intercepts_take_up_different_prevalence():
 
 
 def test_small_hub_falls_back_on_the_model_surrogate():
-    """With fewer records than codes at the hub, its curvature is not used."""
-    X = draw(two_blocks(), 60, seed=5)
-    sites = np.arange(60) % 6  # 10 records a site, 12 codes
+    """With hardly more records than codes at the hub, its curvature is not used."""
+    X = draw(two_blocks(), 240, seed=5)
+    sites = np.arange(240) % 24  # 10 records a site, 12 codes
     hub, model = (
         Daniel(surrogate=surrogate, random_state=0).fit(X, sites=sites)
         for surrogate in ("hub", "model")
     )
     np.testing.assert_array_equal(hub.theta_, model.theta_)
-    large = np.arange(60) % 2
+    large = np.arange(240) % 2
     hub, model = (
         Daniel(surrogate=surrogate, random_state=0).fit(X, sites=large)
         for surrogate in ("hub", "model")

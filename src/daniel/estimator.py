@@ -48,7 +48,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         paper's theta_jj = (UV')_jj.
     surrogate : {"hub", "model"}
         Whose curvature the hub uses: its own records', or those of synthetic records drawn from the
-        start.  A hub with fewer records than codes always uses the latter.
+        start.  A hub with few records for its codes (2.5 or less each) always uses the latter.
     damping : float or "auto"
         How strongly the one-shot fit is held to the start where the hub hardly sees a code.
     step_size : float

@@ -391,7 +391,8 @@ def _synthetic(start: Start, counts: np.ndarray, total: float, rng: np.random.Ge
     side = start.signs > 0
     U = start.U[:, side] / (2 * start.coords.scale[:, None])
     target = _logit(smoothed_mean(counts, total))
-    b = np.diag(theta_from(start.coords, start.U[:, side], start.U[:, side], target)).copy()
+    free = replace(start.coords, tie=None)
+    b = np.diag(theta_from(free, start.U[:, side], start.U[:, side], target)).copy()
     n = SYNTHETIC_RECORDS if U.any() else 0
     for _ in range(CALIBRATION_ROUNDS if n else 0):
         Z = gibbs(U, b, n // 4, rng, SYNTHETIC_SWEEPS // 2)
