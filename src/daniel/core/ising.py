@@ -21,7 +21,7 @@ from daniel.core.coordinates import Coordinates
 from daniel.core.records import DENSE_ABOVE, Records
 from daniel.core.threads import n_threads, run_parts
 
-BLOCK_BYTES = 8 << 20  # logits of one block; two or three blocks fit in a shared cache
+BLOCK_BYTES = 16 << 20  # logits of one block; two or three blocks fit in a shared cache
 SMALL_WORK = 1 << 18  # below this many logits, starting threads costs more than it gains
 STRIPE = 1024  # codes of one stripe of a (p, p) derivative
 FLUSH = 16  # blocks added up in the working precision before they go to float64
@@ -117,9 +117,12 @@ class _Block:
             out += self.dense.T @ Q
 
 
-def _row_blocks(records: Records, width: int, itemsize: int) -> list[slice]:
-    step = int(np.clip(BLOCK_BYTES // (width * itemsize), 16, max(16, records.n)))
-    return [slice(r, min(r + step, records.n)) for r in range(0, records.n, step)]
+def _row_blocks(records: Records, width: int, itemsize: int, multiple: int = 1) -> list[slice]:
+    """Blocks of nearly equal size, as many as a multiple of the number of threads."""
+    most = max(16, BLOCK_BYTES // (width * itemsize))
+    count = -(-records.n // (most * multiple)) * multiple
+    edges = np.linspace(0, records.n, count + 1).astype(int).tolist()
+    return [slice(*edge) for edge in pairwise(edges)]
 
 
 def _each_part(
@@ -127,10 +130,7 @@ def _each_part(
 ) -> Sequence[T]:
     """Run `work` on the row blocks of each thread; the split depends on the shape alone."""
     parts = n_threads() if records.n * records.p > SMALL_WORK else 1
-    blocks = _row_blocks(records, records.p, dtype.itemsize)
-    if len(blocks) < parts:
-        edges = np.linspace(0, records.n, parts + 1).astype(int).tolist()
-        blocks = [slice(*edge) for edge in pairwise(edges)]
+    blocks = _row_blocks(records, records.p, dtype.itemsize, parts)
     return run_parts(lambda t: work(blocks[t::parts]), parts)
 
 

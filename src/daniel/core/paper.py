@@ -109,7 +109,7 @@ def finish(
         gU = out.U + out.V * D - diagonal * V + correction @ V + U @ gap
         gV = out.V + out.U * D - diagonal * U + correction @ U - V @ gap
         value = out.loss + np.vdot(U, correction @ V) + BALANCE * np.vdot(gap, gap)
-        return float(value), np.concatenate([gU.ravel(), gV.ravel()])
+        return float(value), np.concatenate([gU.ravel(), gV.ravel()]).astype(x.dtype, copy=False)
 
     def stop(old: Point, new: Point) -> bool:
         return _theta_distance(old.x.reshape(2, p, d), new.x.reshape(2, p, d)) < tol
