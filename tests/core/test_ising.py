@@ -99,7 +99,7 @@ def test_population_loss_is_stationary_and_lowest_at_the_truth(rng, plain):
 
 
 def test_the_three_readings_agree_and_the_ordered_pair_reading_does_not(rng, plain):
-    """Joint, sampler and conditional likelihood say the same; METHOD section 1.
+    """Joint, sampler and conditional likelihood say the same.
 
     Read over ordered pairs the joint doubles every coupling, and neither the conditional nor the
     stationary point of the loss fits it any more.

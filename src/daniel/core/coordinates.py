@@ -54,7 +54,7 @@ RARE_RECORDS = 10.0
 
 
 def natural_coordinates(counts: np.ndarray, total: float, *, tied: bool = False) -> Coordinates:
-    """Standardised codes: theta_jk = phi_jk / (4 sigma_j sigma_k), METHOD section 4.
+    """Standardised codes: theta_jk = phi_jk / (4 sigma_j sigma_k).
 
     The prevalence is ``(counts + 1/2) / (total + 1)``, never 0 or 1, and ``sigma^2 = mean (1 -
     mean) + RARE_RECORDS / (total + 1)``, so that a code that is never seen has a scale too.

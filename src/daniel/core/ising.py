@@ -380,10 +380,11 @@ def conditional(
     f = _Factored.of(coords, U, V, b)
     out = np.empty((records.n, features.size), dtype=U.dtype)
     site_of = _site_rows(records, f.intercept)
+    Z = records.csr(np.float32)
     for s in _row_blocks(records, max(features.size, U.shape[1]), U.dtype.itemsize):
         block = _Block(records, s, U.dtype)
         A = block.times(f.S, f.offset, np.empty((block.rows, U.shape[1]), dtype=U.dtype))
-        present = records.csr()[s][:, features].toarray() if records.indices.size else 0
+        present = Z[s][:, features].toarray()
         logit = A @ f.Vg[features].T + f.intercept[site_of[s]][:, features]
         out[s] = expit(logit - present * f.own[features])
     return out

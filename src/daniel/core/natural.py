@@ -125,7 +125,7 @@ def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Star
     """Phi0 from the hub's own records: its penalised fit, or independence when it has too few.
 
     With hardly more records than codes the hub's fit is mostly chance, and starting from it costs
-    more than it brings (METHOD section 3).
+    more than it brings; docs/method.md.
     """
     hub = _one_site(hub)
     if not _small(hub):
@@ -157,7 +157,7 @@ def finish(
     options: Options,
     rng: np.random.Generator,
 ) -> Fit:
-    """The hub minimises its loss, corrected by the mean derivative of all sites; METHOD section 5.
+    """The hub minimises its loss, corrected by the mean derivative of all sites.
 
     Coordinates and penalty are those of all records: the answers carry the counts.  The hub's own
     records must be among the answers.
@@ -350,7 +350,7 @@ def _anchor(
     V0: np.ndarray,
 ) -> Anchor | None:
     """Damping by coverage: where the reference hardly sees a code its loss is flat, and the linear
-    correction would run away; METHOD section 3."""
+    correction would run away."""
     damping = options.damping
     if damping is None:
         damping = DAMPING * (1 - hub.total / total)

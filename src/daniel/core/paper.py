@@ -148,7 +148,8 @@ def largest_curvature(records: Records, theta: np.ndarray) -> float:
 def step_bound(records: Records, start: Start) -> float:
     """The bound eq. (eta_ineq) on the step size, with kappa_min taken as 0 (it is nearly so).
 
-    ``1 / (12 ||Z0||^2) * min(1 / (kappa_min + kappa_max), 1)``, Z0 = [U0; V0].
+    ``1 / (12 ||Z0||^2) * min(1 / (kappa_min + kappa_max), 1)``, Z0 = [U0; V0].  The curvature is
+    that of a free Theta, as in the paper's assumption; along W it is up to twice as large.
     """
     norm = np.linalg.norm(np.vstack([start.U, start.V]), 2)
     kappa = largest_curvature(records, start.U @ start.V.T)

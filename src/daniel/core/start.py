@@ -88,7 +88,7 @@ def count_above(matrix: np.ndarray, threshold: float, most: int) -> int:
 def noise_level(
     counts: np.ndarray, total: float, scale: np.ndarray, rng: np.random.Generator, draws: int = 3
 ) -> float:
-    """Operator norm of (G + G')/2 when every column is permuted, averaged over draws.
+    """Largest eigenvalue of -(G + G')/2 when every column is permuted, averaged over draws.
 
     Permuted columns keep each code's number of records and lose every relation, so this is what
     chance alone puts into the gradient at independence; about 2 sqrt(p/n), which is the answer when
@@ -119,7 +119,7 @@ def _permuted_norm(
         return scaled.T @ (scaled @ v) / n - center * (center @ v) - own * v
 
     if p < 10:
-        return float(np.linalg.norm(np.column_stack([apply(e) for e in np.eye(p)]), 2))
+        return float(np.linalg.eigvalsh(np.column_stack([apply(e) for e in np.eye(p)]))[-1])
     operator = LinearOperator((p, p), matvec=apply, dtype=np.float64)
     top = eigsh(operator, k=1, which="LA", v0=rng.standard_normal(p), tol=1e-3)[0]
     return float(top[0])

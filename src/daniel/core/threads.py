@@ -9,6 +9,8 @@ from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
 
+from daniel.errors import ParameterError
+
 T = TypeVar("T")
 
 
@@ -17,7 +19,11 @@ def n_threads() -> int:
     """Usable cores; the environment variable DANIEL_NUM_THREADS overrides."""
     wanted = os.environ.get("DANIEL_NUM_THREADS")
     if wanted:
-        return max(1, int(wanted))
+        if not wanted.isdigit() or wanted == "0":
+            raise ParameterError(
+                f"DANIEL_NUM_THREADS is {wanted!r}; give a whole number of threads, at least 1."
+            )
+        return int(wanted)
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every platform
