@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint bench relations clean
+.PHONY: help install demo test lint bench solver relations clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,9 +43,13 @@ lint: $(VENV)/.installed ## ruff and mypy
 	$(BIN)/mypy
 
 bench: $(VENV)/.installed ## speed: one gradient sweep against its bare matrix products
-	$(BIN)/python -m benchmarks.sweep
+	@mkdir -p results
+	$(BIN)/python -m benchmarks.sweep | tee results/sweep.txt
 	@echo
 	@echo "The quality table: make relations  (python -m benchmarks.relations)"
+
+solver: $(VENV)/.installed ## speed: the default solver against the paper's descent
+	$(BIN)/python -m benchmarks.solver | tee results/solver.txt
 
 relations: $(VENV)/.rivals ## quality: known-pair AUC of daniel and every rival
 	$(BIN)/python -m benchmarks.relations

@@ -369,7 +369,7 @@ def test_missing_sites(sites):
 def test_unknown_hub():
     sites = np.repeat(["north", "south"], 20)
     message = message_of(Daniel().fit, records(), sites=sites, hub="west", error=ParameterError)
-    assert message == "hub is 'west', which is not among the sites 'north', 'south'."
+    assert message == "hub is 'west', which is not among the 2 sites."
 
 
 def test_hub_without_sites():

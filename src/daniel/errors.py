@@ -81,11 +81,9 @@ class MissingDependencyError(DanielError, ImportError):
 
 def _describe_divergence(eta: float | None, bound: float | None) -> str:
     step = "the chosen step size" if eta is None else f"step size eta = {eta:.3g}"
-    found = f"gradient descent diverged with {step}"
-    if eta is not None and bound is not None and eta <= bound:
-        return (
-            f"{found}, although eq. (eta_ineq) allows {bound:.3g} at this start: the corrected "
-            "loss may have no minimum; take a hub with more records."
-        )
-    limit = "" if bound is None else f"; eq. (eta_ineq) allows at most {bound:.3g} at this start"
-    return f"{found}{limit}: use a smaller step_size."
+    limit = ""
+    if bound is not None:
+        limit = f"; eq. (eta_ineq) allows at most {bound:.3g} at this start"
+        if eta is not None and eta <= bound:
+            limit += ", but promises nothing far from the truth"
+    return f"gradient descent diverged with {step}{limit}: use a smaller step_size."

@@ -35,22 +35,26 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     ----------
     n_components : int or "auto"
         Columns of U; "auto" takes what the spectrum holds above the penalty (natural recipe), or
-        p/10 as in the paper's designs (paper recipe).
+        p/10 as in the paper's designs (paper recipe).  Of a number given to the natural recipe a
+        third may hold negative components: those columns of embedding_ are zero.
     recipe : {"natural", "paper"}
         "natural" standardises every code, leaves intercepts free, penalises the nuclear norm and
         damps the one-shot correction.  "paper" is Algorithm 1: ±1 records, intercepts tied to the
         diagonal, 5 start steps, fixed step, no penalty.
     penalty : float or "auto"
         Weight of the nuclear norm, in units of the gradient's operator norm (natural recipe).
-        "auto" takes it from the noise level of column-permuted records.
+        "auto" takes it from the noise level of column-permuted records.  The hub's start always
+        has its own.
     intercept : {"site", "shared", "tied"}
-        Natural recipe: each site's own intercepts, which never leave it; one vector for all; or the
-        paper's theta_jj = (UV')_jj.
+        Natural recipe: each site's own intercepts, which it fits and keeps (the hub's stand in the
+        start); one vector for all; or the paper's theta_jj = (UV')_jj.
     surrogate : {"hub", "model"}
-        Whose curvature the hub uses: its own records', or those of synthetic records drawn from the
-        start.  A hub with few records for its codes (2.5 or less each) always uses the latter.
+        Natural recipe: whose curvature the hub uses, its own records' or that of synthetic records
+        drawn from the start.  A hub with few records for its codes (2.5 or less each) always uses
+        the latter.
     damping : float or "auto"
-        How strongly the one-shot fit is held to the start where the hub hardly sees a code.
+        Natural recipe: how strongly the one-shot fit is held to the start where the hub hardly sees
+        a code.
     step_size : float
         The paper recipe's fixed step eta.
     max_iter, tol : int, float
@@ -303,7 +307,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _columns(self, features: Sequence[Any] | None) -> np.ndarray:
         if features is None:
             return np.arange(self.n_features_in_)
-        if isinstance(features, str):
+        if isinstance(features, str) or _is_number(features):
             features = [features]
         position = {name: i for i, name in enumerate(self._names.tolist())}
         numbers = range(self.n_features_in_)
@@ -379,7 +383,7 @@ def _read_hub(hub: Any, labels: list[Any], site: np.ndarray) -> int:
     for i, label in enumerate(labels):
         if label == hub or str(label) == str(hub):
             return i
-    raise ParameterError(f"hub is {hub!r}, which is not among the sites {listed(labels)}.")
+    raise ParameterError(f"hub is {hub!r}, which is not among the {len(labels)} sites.")
 
 
 def _rank(U: np.ndarray) -> int:

@@ -261,7 +261,7 @@ def full_sweep(records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | 
     stripes = [slice(j, min(j + width, p)) for j in range(0, p, width)]
     blocks = _row_blocks(records, width, dtype.itemsize)
     G = np.empty((p, p), dtype=dtype)
-    columns, present = np.zeros(intercept.shape), np.zeros(p)
+    columns = np.zeros(intercept.shape)
 
     def work(t: int) -> float:
         loss = 0.0
@@ -287,7 +287,6 @@ def full_sweep(records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | 
                     *(block.indptr, block.indices, own_t, column, own_sum),
                 )
                 columns[:, stripe] += column
-                present[stripe] += own_sum
                 block.add_transpose_times(M, part)
                 if number % FLUSH == FLUSH - 1 or s.stop == records.n:
                     ZR += part

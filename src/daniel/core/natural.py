@@ -57,7 +57,8 @@ class Options:
     penalty: float | None = None  # None: from the noise level
     intercept: Intercept = "site"
     surrogate: Literal["hub", "model"] = "hub"
-    damping: float | None = None  # None: DAMPING times the share of records outside the hub
+    damping: float | None = None  # None: DAMPING times the share of records outside the hub, or
+    # SMALL_HUB_DAMPING when the hub is small
     max_iter: int = 200
     tol: float = 1e-5
     dtype: type = np.float32
@@ -256,8 +257,7 @@ def _solved(
     objective: Surrogate, start: Start, penalty: float, options: Options, rng: np.random.Generator
 ) -> Fit:
     """Minimise from the start; first on parts of the records when there are very many."""
-    b = None if objective.prior is None else objective.prior
-    x = objective.pack(Factors(start.U, start.V, b))
+    x = objective.pack(Factors(start.U, start.V, objective.prior))
     records = objective.records
     stages = [objective]
     if records.n * records.p > LARGE:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from daniel.core.coordinates import paper_coordinates
 from daniel.core.ising import full_sweep, hessian_product, sweep, symmetric_gradient
@@ -104,7 +104,7 @@ def finish(
         """
         U, V = x.reshape(2, p, d)
         out = sweep(hub, coords, U, V, None)
-        diagonal = (coords.gain * out.b[0])[:, None]  # of G
+        diagonal = (2 * out.b[0])[:, None]  # of G
         gap = U.T @ U - V.T @ V
         gU = out.U + out.V * D - diagonal * V + correction @ V + U @ gap
         gV = out.V + out.U * D - diagonal * U + correction @ U - V @ gap
@@ -142,7 +142,10 @@ def largest_curvature(records: Records, theta: np.ndarray) -> float:
     if p < 3:
         return float(np.linalg.norm(np.column_stack([apply(e) for e in np.eye(p * p)]), 2))
     operator = LinearOperator((p * p, p * p), matvec=apply, dtype=np.float64)
-    return float(eigsh(operator, k=1, v0=np.ones(p * p), tol=1e-2)[0][0])
+    try:
+        return float(eigsh(operator, k=1, v0=np.ones(p * p), tol=1e-2)[0][0])
+    except ArpackError:  # every probability is 0 or 1: no curvature at all
+        return 0.0
 
 
 def step_bound(records: Records, start: Start) -> float:
@@ -153,7 +156,7 @@ def step_bound(records: Records, start: Start) -> float:
     """
     norm = np.linalg.norm(np.vstack([start.U, start.V]), 2)
     kappa = largest_curvature(records, start.U @ start.V.T)
-    return float(min(1 / kappa, 1.0) / (12 * norm**2)) if norm > 0 else float("inf")
+    return float(1 / (12 * norm**2 * max(kappa, 1.0))) if norm > 0 else float("inf")
 
 
 def _theta_distance(old: np.ndarray, new: np.ndarray) -> float:

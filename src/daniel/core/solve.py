@@ -156,8 +156,8 @@ class FixedStep:
 class LBFGS:
     """Limited-memory BFGS; Nocedal & Wright, Numerical Optimization (2006), algorithms 7.4, 7.5.
 
-    Step lengths by backtracking with cubic interpolation to the Armijo condition (eq. 3.4); pairs
-    with too little curvature are skipped (section 7.2), so the inverse Hessian stays positive.
+    Step lengths by backtracking with quadratic interpolation to the Armijo condition (eq. 3.4);
+    pairs with too little curvature are skipped (section 7.2): the inverse Hessian stays positive.
     """
 
     memory: int = 10

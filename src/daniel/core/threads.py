@@ -35,6 +35,10 @@ def _pool() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(n_threads(), thread_name_prefix="daniel")
 
 
+if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
+    os.register_at_fork(after_in_child=_pool.cache_clear)
+
+
 @cache
 def _controller() -> ThreadpoolController:
     return ThreadpoolController()

@@ -25,6 +25,7 @@ from sklearn.base import BaseEstimator
 from sklearn.neural_network import BernoulliRBM
 
 from daniel.errors import InputError, MissingDependencyError, ParameterError
+from daniel.matrix import read_records
 
 __all__ = ["PPMISVD", "RBM", "CorrelationSVT", "LogisticPCA", "Word2Vec"]
 
@@ -398,15 +399,10 @@ def _leading(S: Floats, d: int) -> Floats:
 
 
 def _records(X: Any) -> sparse.csr_array:
-    """X as a CSR array of zeros and ones in float64, explicit zeros removed."""
-    Z = sparse.csr_array(X if sparse.issparse(X) else np.atleast_2d(np.asarray(X, np.float64)))
-    Z = Z.astype(np.float64)
-    Z.sum_duplicates()
-    Z.eliminate_zeros()
+    """X as a CSR array of zeros and ones in float64."""
+    Z = read_records(X)[0].astype(np.float64)
     if Z.shape[0] < 2 or Z.shape[1] < 2:
         raise InputError(f"X has shape {Z.shape}: expected at least 2 records and 2 codes.")
-    if not np.all(Z.data == 1):
-        raise InputError("X has values other than 0 and 1: give presence and absence of codes.")
     return Z
 
 
