@@ -203,7 +203,7 @@ def test_sparse_and_dense_and_a_second_fit_agree(rival):
 @each_rival
 def test_wrong_input_is_named(rival):
     for X in (2 * two_blocks(50), two_blocks(50) - 0.5, np.full((5, 4), np.nan)):
-        with pytest.raises(InputError, match="0 and 1"):
+        with pytest.raises(InputError, match="records are binary"):
             clone(rival).fit(X)
     with pytest.raises(InputError, match="at least 2 records"):
         clone(rival).fit(np.ones((1, 5)))
