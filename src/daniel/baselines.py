@@ -53,7 +53,7 @@ class _Baseline(BaseEstimator):
                 own.p,
                 step_size=self.step_size,
                 radius=self.radius,
-                steps=START_STEPS,
+                steps=paper.START_STEPS,
             )
             answers = [
                 paper.Answer(paper.symmetric_derivative(part, start), part.total)
