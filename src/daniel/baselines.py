@@ -19,7 +19,6 @@ from daniel.matrix import read_records
 
 __all__ = ["PSDCvx", "SVHard", "SVSoft", "SVTopd"]
 
-START_STEPS = 5
 ROUNDING = 1e-10  # eigenvalues below this share of the largest are those of a rank-deficient theta
 
 
