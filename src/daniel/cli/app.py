@@ -1,4 +1,4 @@
-"""The command line. Each command: parse, one call, print.
+"""The command `daniel` itself: its group, its version, and how it shows an error.
 
 An error of daniel's own appears as one sentence on stderr with exit code 2, without a traceback.
 """
@@ -46,14 +46,3 @@ def main(
     ),
 ) -> None:
     """Federated low-rank Ising embeddings of medical codes."""
-
-
-@app.command()
-def demo(
-    records: int = typer.Option(20_000, help="Records of both sites together."),
-    seed: int = typer.Option(0, help="Seed of the simulated study."),
-) -> None:
-    """Fit a simulated two-site study and compare it with its truth (under a minute)."""
-    from daniel.demo import run  # here, so that `daniel --version` answers at once
-
-    run(records=records, seed=seed)
