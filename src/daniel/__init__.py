@@ -9,11 +9,14 @@ _HOME = {
     "CodeMatrix": "daniel.matrix",
     "Daniel": "daniel.estimator",
     "DanielError": "daniel.errors",
+    "Diagnosis": "daniel.diagnosis",
     "DivergenceError": "daniel.errors",
     "FormatError": "daniel.errors",
     "InputError": "daniel.errors",
     "MissingDependencyError": "daniel.errors",
     "ParameterError": "daniel.errors",
+    "Study": "daniel.study",
+    "diagnose": "daniel.diagnosis",
 }
 
 __version__ = version("daniel")

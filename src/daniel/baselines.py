@@ -9,12 +9,12 @@ from typing import Any, Self
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator
 
+from daniel.checks import is_real, is_whole, read_hub, read_sites, shown
 from daniel.core import baselines, paper
 from daniel.core.baselines import Spectrum
 from daniel.core.records import records_from
 from daniel.core.start import convex_start, signed_factor
 from daniel.errors import ParameterError
-from daniel.estimator import _is_number, _is_real, _read_hub, _read_sites
 from daniel.matrix import read_records
 
 __all__ = ["PSDCvx", "SVHard", "SVSoft", "SVTopd"]
@@ -41,8 +41,8 @@ class _Baseline(BaseEstimator):
         Z, names = read_records(X)
         self._check_parameters()
         spectrum = self._spectrum(Z.shape[1])
-        labels, site = _read_sites(sites, Z.shape[0])
-        hub_index = _read_hub(hub, labels, site)
+        labels, site = read_sites(sites, Z.shape[0])
+        hub_index = read_hub(hub, labels, site)
         records = records_from(Z, site=site, n_sites=len(labels))
         own = records if len(labels) == 1 else records.of_site(hub_index)
         start = correction = None
@@ -56,7 +56,7 @@ class _Baseline(BaseEstimator):
             )
             answers = [
                 paper.Answer(paper.symmetric_derivative(part, start), part.total)
-                for part in map(records.of_site, range(len(labels)))
+                for part in records.by_site()
             ]
             correction = paper.mean_derivative(answers) - answers[hub_index].W
         fitted = baselines.projected_descent(
@@ -84,14 +84,15 @@ class _Baseline(BaseEstimator):
     def _check_parameters(self) -> None:
         for name in ("step_size", "radius"):
             value = getattr(self, name)
-            if not (_is_real(value) and value > 0):
-                raise ParameterError(f"{name} is {value!r}; expected a number > 0.")
+            if not (is_real(value) and value > 0):
+                raise ParameterError(f"{name} is {shown(value)}; expected a number > 0.")
         for name in ("threshold", "tol"):
             value = getattr(self, name, 0.0)
-            if not (_is_real(value) and value >= 0):
-                raise ParameterError(f"{name} is {value!r}; expected a number >= 0.")
-        if not (_is_number(self.max_iter) and self.max_iter >= 1):
-            raise ParameterError(f"max_iter is {self.max_iter!r}; expected a whole number >= 1.")
+            if not (is_real(value) and value >= 0):
+                raise ParameterError(f"{name} is {shown(value)}; expected a number >= 0.")
+        if not (is_whole(self.max_iter) and self.max_iter >= 1):
+            found = shown(self.max_iter)
+            raise ParameterError(f"max_iter is {found}; expected a whole number >= 1.")
 
     def _spectrum(self, p: int) -> Spectrum:
         raise NotImplementedError
@@ -147,10 +148,9 @@ class SVTopd(_Baseline):
         self.radius = radius
 
     def _spectrum(self, p: int) -> Spectrum:
-        if not (_is_number(self.n_components) and 1 <= self.n_components <= p):
-            raise ParameterError(
-                f"n_components is {self.n_components!r}; expected a whole number from 1 to {p}."
-            )
+        if not (is_whole(self.n_components) and 1 <= self.n_components <= p):
+            found = shown(self.n_components)
+            raise ParameterError(f"n_components is {found}; expected a whole number from 1 to {p}.")
         return baselines.top(self.n_components)
 
 

@@ -13,7 +13,10 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from daniel import modelfile
+from daniel.checks import check_choice, is_auto, is_real, is_whole, read_hub, read_sites, shown
 from daniel.core import natural, paper
+from daniel.core.components import principal_axes
+from daniel.core.conditions import distance, stacked_norm
 from daniel.core.coordinates import Coordinates, paper_coordinates, theta_from
 from daniel.core.ising import conditional, sweep
 from daniel.core.records import Records, records_from
@@ -26,6 +29,8 @@ CHOICES = {
     "intercept": ("site", "shared", "tied"),
     "surrogate": ("hub", "model"),
 }
+
+SMALLEST_COUNT = 11  # fewer records than this are nowhere told exactly
 
 
 class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
@@ -127,11 +132,11 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         Z, names = read_records(X)
         n, p = Z.shape
         self._check_parameters(p)
-        labels, site = _read_sites(sites, n)
-        hub_index = _read_hub(hub, labels, site)
+        labels, site = read_sites(sites, n)
+        hub_index = read_hub(hub, labels, site)
         rng = np.random.default_rng(check_random_state(self.random_state).randint(2**31))
         records = records_from(Z, site=site, n_sites=len(labels))
-        by_site = [records.of_site(i) for i in range(len(labels))] if len(labels) > 1 else [records]
+        by_site = records.by_site()
         self._forget()
         if self.recipe == "paper":
             self._fit_paper(by_site, hub_index)
@@ -142,6 +147,11 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             self.feature_names_in_ = names
         if sites is not None:
             self.sites_, self.hub_ = labels, labels[hub_index]
+        self._study |= {
+            "sites": len(by_site),
+            "records": _guarded(records.total),
+            "hub_records": _guarded(by_site[hub_index].total),
+        }
         return self
 
     def _fit_natural(self, sites: Sequence[Records], hub: int, rng: np.random.Generator) -> None:
@@ -160,13 +170,13 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             start = natural.make_start(sites[hub], options, rng)
             answers = [natural.answer(records, start, options) for records in sites]
             fitted = natural.finish(sites[hub], start, answers, options, rng)
-        U, signs = natural.principal_axes(fitted.U, fitted.signs)
+        U, signs = principal_axes(fitted.U, fitted.signs)
         positive = U[:, signs > 0]
         if self.n_components == "auto":
             kept = max(1, _rank(U))
             U, signs = U[:, :kept], signs[:kept]
             positive = positive[:, : max(1, _rank(positive))]
-        self._remember(fitted.coords, U, U * signs.astype(U.dtype), fitted.b, fitted.solution)
+        self._remember(fitted.coords, U, U * signs.astype(U.dtype), fitted.b, fitted)
         self.penalty_ = fitted.penalty
         padded = np.pad(positive, ((0, 0), (0, self._width(positive.shape[1]))))
         self.embedding_ = np.ascontiguousarray(padded)
@@ -190,12 +200,17 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         )
         coords = paper_coordinates(p)
         b = 2 * np.einsum("jc,jc->j", fitted.U, fitted.V)[None, :]
-        self._remember(coords, fitted.U, fitted.V, b, fitted.solution)
+        self._remember(coords, fitted.U, fitted.V, b, fitted)
         self.penalty_ = 0.0
         self.embedding_ = self.U_
 
     def _remember(
-        self, coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray, solution: Any
+        self,
+        coords: Coordinates,
+        U: np.ndarray,
+        V: np.ndarray,
+        b: np.ndarray,
+        fitted: natural.Fit | paper.Fit,
     ) -> None:
         """Fitted state: factors in the recipe's own coordinates, and the public names."""
         self._coords = coords
@@ -204,9 +219,14 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.U_, self.V_ = self._U / unit, self._V / unit
         self.intercept_ = b[0].copy()
         self.rank_ = _rank(U)
+        solution, start = fitted.solution, fitted.start
         self.n_iter_ = solution.n_iter
         self.converged_ = solution.converged
         self.loss_curve_ = list(solution.curve)
+        self._study: dict[str, float] = {  # what daniel.diagnose asks for
+            "start_distance": distance(U, V, start.U, start.V, diagonal=coords.tied),
+            "start_norm": stacked_norm(start.U, start.V),
+        }
 
     def _forget(self) -> None:
         """Back to unfitted: a fit that fails leaves no mixture of two models behind."""
@@ -250,8 +270,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         import pandas as pd
 
         check_is_fitted(self)
-        if not _is_number(n) or n < 1:
-            raise ParameterError(f"n is {n!r}: ask for at least one code.")
+        if not is_whole(n) or n < 1:
+            raise ParameterError(f"n is {shown(n)}: ask for at least one code.")
         (column,) = self._columns([code])
         norms = np.linalg.norm(self.embedding_, axis=1)
         unit = self.embedding_ / np.where(norms > 0, norms, 1)[:, None]
@@ -263,8 +283,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def sample(self, n: int, *, sweeps: int = 200, random_state: Any = None) -> np.ndarray:
         """n new 0/1 records (n, p) from the fitted model, by the latent block Gibbs sampler."""
         check_is_fitted(self)
-        if not _is_number(n) or n < 1:
-            raise ParameterError(f"n is {n!r}: ask for at least one record.")
+        if not is_whole(n) or n < 1:
+            raise ParameterError(f"n is {shown(n)}: ask for at least one record.")
         rng = np.random.default_rng(check_random_state(random_state).randint(2**31))
         intercept = np.diag(self.theta_)
         if np.array_equal(self.U_, self.V_):
@@ -307,13 +327,11 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def _columns(self, features: Sequence[Any] | None) -> np.ndarray:
         if features is None:
             return np.arange(self.n_features_in_)
-        if isinstance(features, str) or _is_number(features):
+        if isinstance(features, str) or is_whole(features):
             features = [features]
         position = {name: i for i, name in enumerate(self._names.tolist())}
         numbers = range(self.n_features_in_)
-        unknown = [
-            f for f in features if f not in position and not (_is_number(f) and f in numbers)
-        ]
+        unknown = [f for f in features if f not in position and not (is_whole(f) and f in numbers)]
         if unknown:
             raise InputError(
                 f"The model has no code {listed(unknown)}; it knows {self.n_features_in_} codes, "
@@ -323,15 +341,12 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     def _check_parameters(self, p: int) -> None:
         for name, allowed in CHOICES.items():
-            value = getattr(self, name)
-            if value not in allowed:
-                wanted = " or ".join(repr(a) for a in allowed)
-                raise ParameterError(f"{name} is {value!r}; expected {wanted}.")
-        d = self.n_components
-        if d != "auto":
-            if not _is_number(d) or d < 1:
+            check_choice(name, getattr(self, name), allowed)
+        d: Any = self.n_components
+        if not is_auto(d):
+            if not is_whole(d) or d < 1:
                 raise ParameterError(
-                    f'n_components is {d!r}; expected "auto" or a whole number >= 1.'
+                    f'n_components is {shown(d)}; expected "auto" or a whole number >= 1.'
                 )
             if d > p:
                 raise ParameterError(
@@ -339,52 +354,21 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
                 )
         for name in ("penalty", "damping"):
             value = getattr(self, name)
-            if value != "auto" and not (_is_real(value) and value >= 0):
-                raise ParameterError(f'{name} is {value!r}; expected "auto" or a number >= 0.')
-        if not (_is_real(self.step_size) and self.step_size > 0):
-            raise ParameterError(f"step_size is {self.step_size!r}; expected a number > 0.")
-        if not (_is_number(self.max_iter) and self.max_iter >= 1):
-            raise ParameterError(f"max_iter is {self.max_iter!r}; expected a whole number >= 1.")
-        if not (_is_real(self.tol) and self.tol >= 0):
-            raise ParameterError(f"tol is {self.tol!r}; expected a number >= 0.")
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
-def _is_real(value: Any) -> bool:
-    return isinstance(value, int | float | np.number) and bool(np.isfinite(value))
-
-
-def _read_sites(sites: ArrayLike | None, n: int) -> tuple[list[Any], np.ndarray]:
-    """Labels in sorted order, and the index of each record's label."""
-    if sites is None:
-        return [None], np.zeros(n, dtype=np.int32)
-    import pandas as pd  # slow to load; knows every kind of missing label
-
-    labels = np.asarray(sites)
-    if labels.ndim != 1 or labels.size != n:
-        found = f"{labels.size} labels" if labels.ndim == 1 else f"an array of shape {labels.shape}"
-        raise InputError(f"sites has {found}, and X has {n} records; give one label per record.")
-    if pd.isna(np.asarray(sites, dtype=object)).any():  # beside text, NumPy writes NaN as text
-        raise InputError("sites holds missing labels; every record must belong to a site.")
-    if labels.dtype.kind not in "biufU":
-        labels = labels.astype(str)
-    known, index = np.unique(labels, return_inverse=True)
-    return known.tolist(), index.astype(np.int32)
-
-
-def _read_hub(hub: Any, labels: list[Any], site: np.ndarray) -> int:
-    if hub is None:
-        return int(np.argmax(np.bincount(site)))
-    if labels == [None]:
-        raise ParameterError("hub names a site, but no sites were given; pass sites= as well.")
-    for i, label in enumerate(labels):
-        if label == hub or str(label) == str(hub):
-            return i
-    raise ParameterError(f"hub is {hub!r}, which is not among the {len(labels)} sites.")
+            if not is_auto(value) and not (is_real(value) and value >= 0):
+                raise ParameterError(f'{name} is {shown(value)}; expected "auto" or a number >= 0.')
+        if not (is_real(self.step_size) and self.step_size > 0):
+            raise ParameterError(f"step_size is {shown(self.step_size)}; expected a number > 0.")
+        if not (is_whole(self.max_iter) and self.max_iter >= 1):
+            found = shown(self.max_iter)
+            raise ParameterError(f"max_iter is {found}; expected a whole number >= 1.")
+        if not (is_real(self.tol) and self.tol >= 0):
+            raise ParameterError(f"tol is {shown(self.tol)}; expected a number >= 0.")
 
 
 def _rank(U: np.ndarray) -> int:
     return int(np.any(U != 0, axis=0).sum())
+
+
+def _guarded(count: float) -> int:
+    """A number of records to keep with a model, which travels: the small ones are not told."""
+    return max(round(count), SMALLEST_COUNT - 1)

@@ -8,6 +8,7 @@ from scipy.optimize import minimize
 from scipy.special import logit
 
 from daniel.core import natural
+from daniel.core.components import principal_axes
 from daniel.core.coordinates import natural_coordinates, theta_from
 from daniel.core.natural import (
     Options,
@@ -16,7 +17,6 @@ from daniel.core.natural import (
     finish,
     fit,
     make_start,
-    principal_axes,
     prior_intercepts,
     site_intercepts,
 )
@@ -527,7 +527,7 @@ def test_a_tiny_hub_uses_the_model_surrogate(mode, monkeypatch):
     options = Options(intercept=mode, dtype=np.float64)
     found = one_shot(sites, options)
     reference = recorder.objective.records
-    assert reference.total == natural.SYNTHETIC_RECORDS
+    assert reference.total == natural.SYNTHETIC_RECORDS[0]  # few codes need few
     assert np.isfinite(theta_of(found)).all()
     assert found.solution.converged
     pooled = fit(records_from(np.vstack(sites)), options, np.random.default_rng(0))

@@ -7,13 +7,17 @@ from daniel.core.coordinates import natural_coordinates, paper_coordinates
 from daniel.core.ising import full_sweep
 from daniel.core.records import records_from
 from daniel.core.start import (
+    RELIEF,
     convex_start,
     correlation,
     count_above,
     extreme_eigenpairs,
     in_ball,
+    least_risk,
     noise_level,
     penalty_factor,
+    rarity,
+    relief,
     signed_factor,
     soft_threshold,
     spectral_start,
@@ -152,7 +156,7 @@ def permuted_norm(Z, scale, rng):
     shuffled = np.column_stack([rng.permutation(column) for column in Z.T])
     matrix = np.cov(shuffled, rowvar=False, bias=True) / np.outer(scale, scale)
     np.fill_diagonal(matrix, 0)
-    return np.linalg.norm(matrix, 2)
+    return np.linalg.eigvalsh(matrix)[-1]
 
 
 @pytest.mark.parametrize(("n", "p"), [(5000, 200), (20_000, 100)])
@@ -203,20 +207,69 @@ def test_noise_level_does_not_see_constant_codes(rng):
     assert one == two
 
 
-def test_penalty_factor_is_low_for_codes_that_meet_often_and_high_for_rare_ones():
-    often = penalty_factor(np.full(50, 50_000.0), 1e5)
-    np.testing.assert_allclose(often, 0.65, atol=1e-3)
-    rare = penalty_factor(np.full(50, 20.0), 1e5)
-    assert 1.5 < rare < 2
-    between = [penalty_factor(np.full(50, c), 1e5) for c in (20.0, 200.0, 2000.0, 20_000.0)]
-    assert (np.diff(between) < 0).all()
+def test_rarity_is_the_mean_over_pairs(rng):
+    counts = rng.integers(0, 1001, 128).astype(float)
+    mean = np.sort((counts + 0.5) / 1001)
+    mean = np.minimum(mean, 1 - mean)
+    wanted = np.mean([[1 / (1 + 1000 * a * b) for a in mean] for b in mean])
+    np.testing.assert_allclose(rarity(counts, 1000.0), wanted, rtol=1e-3)
 
 
-def test_penalty_factor_takes_presence_and_absence_alike(rng):
+def test_rarity_takes_presence_and_absence_alike(rng):
     counts = rng.integers(0, 1001, 80).astype(float)
-    np.testing.assert_allclose(
-        penalty_factor(counts, 1000.0), penalty_factor(1000 - counts, 1000.0), rtol=1e-12
-    )
+    np.testing.assert_allclose(rarity(counts, 1000.0), rarity(1000 - counts, 1000.0), rtol=1e-12)
+
+
+def test_penalty_factor_is_low_for_codes_that_meet_often_and_high_for_rare_ones():
+    def factor(count):
+        return penalty_factor(rarity(np.full(50, count), 1e5))
+
+    np.testing.assert_allclose(factor(50_000.0), 0.65, atol=1e-3)
+    assert 1.5 < factor(20.0) < 2
+    assert (np.diff([factor(c) for c in (20.0, 200.0, 2000.0, 20_000.0)]) < 0).all()
+
+
+def test_penalty_factor_rises_when_the_signal_drowns():
+    assert penalty_factor(0.0, 0.4) == 0.65 < penalty_factor(0.0, 0.7) < penalty_factor(0.0, 1.2)
+    assert penalty_factor(0.0, 1.2) == 1.1
+    assert penalty_factor(0.9, 1.2) == penalty_factor(0.9, 0.0) > 1.5
+
+
+def test_relief_is_for_clear_components_of_common_codes():
+    values = np.array([0.5, 1.0, 2.0, 8.0])
+    common = relief(values, 1.0, 0.0)
+    assert common[0] == common[1] == 1
+    assert 1 > common[2] > common[3] > 1 - RELIEF
+    assert relief(values, 1.0, 0.6).tolist() == [1, 1, 1, 1]
+    np.testing.assert_allclose(relief(10 * values, 10.0, 0.2), relief(values, 1.0, 0.2))
+    assert relief(values, 0.0, 0.0).tolist() == [1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("size", [0.0, 0.15, 0.5, 2.0])
+def test_least_risk_is_where_the_true_error_is_least(size):
+    """Planted components in Gaussian noise: Stein's estimate against the error to the truth."""
+    rng = np.random.default_rng(1)
+    p, sigma = 80, 0.05
+    noise = 2 * sigma * np.sqrt(p)
+    vectors = np.linalg.qr(rng.standard_normal((p, 8)))[0]
+    truth = size * noise * (vectors @ vectors.T)
+    half = rng.standard_normal((p, p)) * sigma
+    matrix = truth + (half + half.T) / np.sqrt(2)
+    value, vector = np.linalg.eigh(matrix)
+
+    def error(factor):
+        kept = (vector * np.maximum(value - factor * noise, 0)) @ vector.T
+        return np.linalg.norm(kept - truth) ** 2
+
+    best = min(error(factor) for factor in np.arange(0.4, 1.3, 0.05))
+    worst = max(error(factor) for factor in np.arange(0.4, 1.3, 0.05))
+    assert error(least_risk(matrix, noise)) < best + 0.1 * (worst - best)
+
+
+def test_least_risk_does_without_noise_or_with_very_many_codes(monkeypatch):
+    assert least_risk(np.eye(5), 0.0) == 0
+    monkeypatch.setattr("daniel.core.start.WHOLE_SPECTRUM", 4)
+    assert least_risk(np.eye(5), 1.0) == 0
 
 
 # --- convex start ---------------------------------------------------------------------------------

@@ -97,8 +97,7 @@ class _Block:
         self.dense = None
         if records.density > DENSE_ABOVE:
             self.dense = np.zeros((self.rows, records.p), dtype=dtype)
-            row = np.repeat(np.arange(self.rows), np.diff(self.indptr))
-            self.dense[row, self.indices[self.indptr[0] : self.indptr[-1]]] = 1
+            kernels.unpack(self.indptr, self.indices, self.dense)
 
     def times(self, S: np.ndarray, offset: np.ndarray, out: np.ndarray) -> np.ndarray:
         """out <- Z S + offset."""

@@ -186,3 +186,11 @@ def scatter(indptr, indices, Q, out):
             j = indices[k]
             for c in range(d):
                 out[j, c] += Q[i, c]
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
+def unpack(indptr, indices, out):
+    """out (rows, p) <- the records as dense 0/1; out is zero on entry."""
+    for i in range(indptr.size - 1):
+        for e in range(indptr[i], indptr[i + 1]):
+            out[i, indices[e]] = 1

@@ -5,9 +5,8 @@
                answer(records, start)                        once at every site
                finish(hub, start, answers)                   at the hub
 
-Phi = U diag(signs) U' is symmetric by construction (Remark 1).  Positive components are the latent
-patient of eq. (EHR_model); negative ones hold codes that exclude each other, and are admitted only
-when they stand clearly above the noise.
+Phi = U diag(signs) U' is symmetric by construction (Remark 1); core/components.py tells how many
+components there are, and how they are penalised.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,33 +15,25 @@ from typing import Literal
 
 import numpy as np
 
+from daniel.core.components import Components, first_components
 from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_mean, theta_from
 from daniel.core.ising import full_sweep, logit_moments
 from daniel.core.records import Records, records_from
 from daniel.core.sample import gibbs
 from daniel.core.solve import Solution, minimise_in_stages
-from daniel.core.start import (
-    correlation,
-    count_above,
-    noise_level,
-    penalty_factor,
-    spectral_start,
-)
+from daniel.core.start import correlation, expected_together, extreme_eigenpairs, noise_level
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 Intercept = Literal["site", "shared", "tied"]
 
-NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise level
-NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
-MAX_AUTO_COMPONENTS = 256  # positive ones
-SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
-NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
 START_EASE = 0.8  # of its own penalty at the start: what the hub overdoes, the answers correct
 SMALL_HUB = 2.5  # records per code up to which a hub starts from independence
-SMALL_HUB_DAMPING = 4.0
+VISIBLE = 1.25  # a hub sees a component that is so many times the noise
+INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
 DAMPING = 3.0
-SPARSE_AT_HUB = 30.0  # hub records with a code at which its damping has fallen by half
-SYNTHETIC_RECORDS = 10_000
+SEEN_TOGETHER = 3.0  # a pair that chance brings together once at the hub is damped by 1/(1 + this)
+SYNTHETIC_RECORDS = (2_000, 10_000)  # at least and at most, and between them
+SYNTHETIC_PER_CODE = 40
 SYNTHETIC_SWEEPS = 50
 CALIBRATION_ROUNDS = 8
 LARGE = 1 << 28  # records * codes above which the solver starts on a part of the records
@@ -58,7 +49,7 @@ class Options:
     intercept: Intercept = "site"
     surrogate: Literal["hub", "model"] = "hub"
     damping: float | None = None  # None: DAMPING times the share of records outside the hub, or
-    # SMALL_HUB_DAMPING when the hub is small
+    # by the strength of the couplings after a start from independence
     max_iter: int = 200
     tol: float = 1e-5
     dtype: type = np.float32
@@ -102,39 +93,80 @@ class Fit:
     start: Start
 
 
-def fit(records: Records, options: Options, rng: np.random.Generator, *, ease: float = 1.0) -> Fit:
-    """The centralised fit: all records in one place, one intercept vector.
+@dataclass(frozen=True)
+class _Survey:
+    """What a look at the records shows before a fit: correlations (p, p), and chance's share."""
 
-    ease: share of the penalty that is applied.
-    """
-    records = _one_site(records)
-    total, counts = records.total, records.counts()
-    coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
-    penalty, negative = _penalties(options, counts, total, coords.scale, rng)
-    penalty *= ease
-    matrix = correlation(records, coords)
-    signs = _signs(options, matrix, penalty)
-    columns = np.where(signs > 0, penalty, negative)
-    U: np.ndarray = spectral_start(matrix, signs, columns, rng).astype(options.dtype)
-    del matrix  # (p, p): not beside the ones the solver needs
-    start = Start(coords, U, signs, prior_intercepts(records))
-    objective = Surrogate(records, coords, _prior(start, options), signs, columns)
-    return _solved(objective, start, penalty, options, rng)
+    records: Records
+    coords: Coordinates
+    matrix: np.ndarray
+    noise: float
+
+
+def fit(records: Records, options: Options, rng: np.random.Generator) -> Fit:
+    """The centralised fit: all records in one place, one intercept vector."""
+    return _fit(_survey(records, options, rng), options, rng)
 
 
 def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Start:
-    """Phi0 from the hub's own records: its penalised fit, or independence when it has too few.
+    """Phi0 from the hub's own records: its penalised fit, or independence when it sees too little.
 
-    With hardly more records than codes the hub's fit is mostly chance, and starting from it costs
-    more than it brings; docs/method.md.
+    With hardly more records than codes, or no component clearly above chance, the hub's fit is
+    mostly noise, and starting from it costs more than it brings; docs/method.md.
     """
-    hub = _one_site(hub)
-    if not _small(hub):
-        own = fit(hub, replace(options, penalty=None), rng, ease=START_EASE)
-        return Start(own.coords, own.U, own.signs, own.b)
+    if hub.total > SMALL_HUB * hub.p:
+        own = replace(options, penalty=None)
+        survey = _survey(hub, own, rng)
+        if _strength(survey.matrix) > VISIBLE * survey.noise:
+            fitted = _fit(survey, own, rng, ease=START_EASE)
+            return Start(fitted.coords, fitted.U, fitted.signs, fitted.b)
     coords = natural_coordinates(hub.counts(), hub.total, tied=options.intercept == "tied")
     nothing: np.ndarray = np.zeros((hub.p, 1), dtype=options.dtype)
     return Start(coords, nothing, np.ones(1), prior_intercepts(hub))
+
+
+def _survey(records: Records, options: Options, rng: np.random.Generator) -> _Survey:
+    records = _one_site(records)
+    counts, total = records.counts(), records.total
+    coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
+    noise = noise_level(counts, total, coords.scale, rng)
+    return _Survey(records, coords, correlation(records, coords), noise)
+
+
+def _fit(survey: _Survey, options: Options, rng: np.random.Generator, *, ease: float = 1.0) -> Fit:
+    """Minimise the loss of the surveyed records; ease: share of the penalty that is applied."""
+    records, coords = survey.records, survey.coords
+    first = _first(survey.matrix, survey.noise, records.counts(), records.total, options, rng, ease)
+    start = Start(coords, first.U, first.signs, prior_intercepts(records))
+    objective = Surrogate(records, coords, _prior(start, options), first.signs, first.penalties)
+    return _solved(objective, start, first.penalty, options, rng)
+
+
+def _first(
+    matrix: np.ndarray,
+    noise: float,
+    counts: np.ndarray,
+    total: float,
+    options: Options,
+    rng: np.random.Generator,
+    ease: float = 1.0,
+) -> Components:
+    return first_components(
+        matrix,
+        noise,
+        counts,
+        total,
+        rng,
+        n_components=options.n_components,
+        penalty=options.penalty,
+        ease=ease,
+        dtype=options.dtype,
+    )
+
+
+def _strength(matrix: np.ndarray) -> float:
+    """The largest eigenvalue: how strong the strongest component is, chance included."""
+    return float(extreme_eigenpairs(matrix, 1, "LA")[0][0])
 
 
 def answer(records: Records, start: Start, options: Options) -> Answer:
@@ -166,38 +198,37 @@ def finish(
     hub = _one_site(hub)
     total = sum(a.n for a in answers)
     counts = np.sum([a.counts for a in answers], axis=0)
-    model = options.surrogate == "model" or _small(hub)
-    reference = _synthetic(start, counts, total, rng) if model else hub
+    independent = not start.U.any()
+    synthetic = independent or options.surrogate == "model"
+    reference = _synthetic(start, counts, total, rng) if synthetic else hub
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
     mean = _in_coordinates(_mean_answer(answers, total), start.coords, coords)
     own = _in_coordinates(answer(reference, start, options), start.coords, coords)
     U0 = (start.U * (coords.scale / start.coords.scale)[:, None]).astype(options.dtype)
     moved = replace(start, coords=coords, U=U0, b=_intercepts_in(coords, start))
 
-    penalty, negative = _penalties(options, counts, total, coords.scale, rng)
-    # What tied intercepts cannot fit shows in G, and is not a relation: the descent starts without.
-    off_centre = (smoothed_mean(counts, total) - coords.center) / coords.scale
-    related = mean.G - np.outer(off_centre, coords.gain * mean.b[0])
-    np.fill_diagonal(related, 0)
-    signs, U = _widened(moved, related, options, penalty, negative, rng)
-    anchor = _anchor(options, hub, reference, total, U0, moved.V)
-    if _small(hub) and options.damping is None:
-        # Far from independence its curvature says nothing, and its loss can fall without end: hold
-        # to the spectral solution of all sites' correlations.
-        weight: np.ndarray = np.full(hub.p, np.sqrt(SMALL_HUB_DAMPING), dtype=options.dtype)
-        anchor = Anchor(U, U * signs.astype(U.dtype), weight)
+    # All records show components that the hub alone could not; they stand in a proximal step from
+    # the start.
+    target = (U0 @ moved.V.T).astype(np.float64) - _relations(mean, coords, counts, total)
+    noise = noise_level(counts, total, coords.scale, rng)
+    first = _first(target, noise, counts, total, options, rng)
+    if independent and options.damping is None:
+        anchor: Anchor | None = _hold_to(first, _strength(target), options)
+    else:
+        anchor = _anchor(options, hub, reference, total, moved)
+    del target  # (p, p): not beside the ones the solver needs
     objective = Surrogate(
         reference,
         coords,
         _prior(replace(moved, b=prior_intercepts(reference)), options),
-        signs,
-        np.where(signs > 0, penalty, negative),
+        first.signs,
+        first.penalties,
         correction=(mean.G - own.G).astype(options.dtype),
         intercept_correction=mean.b - own.b if options.intercept == "shared" else None,
         anchor=anchor,
     )
-    fitted = _solved(objective, replace(moved, U=U, signs=signs), penalty, options, rng)
-    fitted = replace(fitted, start=moved)
+    begin = replace(moved, U=first.U, signs=first.signs)
+    fitted = replace(_solved(objective, begin, first.penalty, options, rng), start=moved)
     if options.intercept != "site":
         return fitted
     # The hub's prevalences are not the study's: move the intercepts by the difference in log-odds.
@@ -228,31 +259,6 @@ def site_intercepts(records: Records, start: Start, max_iter: int = 20) -> np.nd
     return b
 
 
-def principal_axes(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The same Phi on principal axes: positive columns by size, then negative ones, then zeros.
-
-    Columns that the penalty has all but removed become zero.  The sign of a column is fixed by its
-    largest entry, so that equal fits give equal numbers.
-    """
-    columns, side, size = [], [], []
-    for sign in (1.0, -1.0):
-        left, value, _ = np.linalg.svd(U[:, signs == sign], full_matrices=False)
-        if value.size:
-            left = left * np.sign(left[np.abs(left).argmax(axis=0), np.arange(value.size)])
-        columns.append(left * value)
-        side.append(np.full(value.size, sign))
-        size.append(value**2)
-    all_columns, all_sides, all_sizes = np.hstack(columns), np.hstack(side), np.hstack(size)
-    # The start's noise, where there is nothing to fit, leaves sizes of about 1e-6.
-    real = all_sizes > NEGLIGIBLE * max(float(all_sizes.max(initial=0)), 0.1)
-    order = np.lexsort((-all_sizes, all_sides < 0, ~real))
-    out = np.zeros_like(U)
-    out[:, : order.size] = np.where(real, all_columns, 0)[:, order]
-    out_signs = np.ones(signs.size)
-    out_signs[: order.size] = np.where(real, all_sides, 1.0)[order]
-    return out, out_signs
-
-
 def _solved(
     objective: Surrogate, start: Start, penalty: float, options: Options, rng: np.random.Generator
 ) -> Fit:
@@ -275,43 +281,12 @@ def _solved(
     return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
 
 
-def _small(hub: Records) -> bool:
-    return hub.total <= SMALL_HUB * hub.p
-
-
 def _one_site(records: Records) -> Records:
     return replace(records, site=np.zeros(records.n, dtype=np.int32), n_sites=1)
 
 
 def _prior(start: Start, options: Options) -> np.ndarray | None:
     return None if options.intercept == "tied" else start.b
-
-
-def _penalties(
-    options: Options,
-    counts: np.ndarray,
-    total: float,
-    scale: np.ndarray,
-    rng: np.random.Generator,
-) -> tuple[float, float]:
-    """Penalty of positive and of negative components; one given by number holds for both."""
-    if options.penalty is not None:
-        return float(options.penalty), float(options.penalty)
-    noise = noise_level(counts, total, scale, rng)
-    return penalty_factor(counts, total) * noise, NEGATIVE_FACTOR * noise
-
-
-def _split_signs(d: int) -> np.ndarray:
-    return np.where(np.arange(d) < d - d // NEGATIVE_SHARE, 1.0, -1.0)
-
-
-def _signs(options: Options, matrix: np.ndarray, penalty: float) -> np.ndarray:
-    """Signs of the columns; their number is given, or what of the spectrum the penalty leaves."""
-    if options.n_components is not None:
-        return _split_signs(options.n_components)
-    above = count_above(matrix, penalty, MAX_AUTO_COMPONENTS)
-    positive = above + SPARE_COMPONENTS
-    return _split_signs(min(matrix.shape[0], positive + positive // (NEGATIVE_SHARE - 1)))
 
 
 def _intercepts_in(coords: Coordinates, start: Start) -> np.ndarray:
@@ -322,44 +297,41 @@ def _intercepts_in(coords: Coordinates, start: Start) -> np.ndarray:
     return start.b + old.gain * through_others
 
 
-def _widened(
-    start: Start,
-    G: np.ndarray,
-    options: Options,
-    penalty: float,
-    negative: float,
-    rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Signs and first U for the hub's descent: the start and what the correction asks for.
+def _relations(mean: Answer, coords: Coordinates, counts: np.ndarray, total: float) -> np.ndarray:
+    """(p, p) symmetric derivative of all records, without what tied intercepts cannot fit.
 
-    All records show components that the hub alone could not; they stand in Phi0 minus the mean
-    derivative, a proximal step from the start.
+    That part shows in G and is not a relation; the descent starts without it.
     """
-    target = (start.U @ start.V.T).astype(np.float64) - (G + G.T) / 2
-    signs = _signs(options, target, penalty)
-    columns = np.where(signs > 0, penalty, negative)
-    return signs, spectral_start(target, signs, columns, rng).astype(options.dtype)
+    off_centre = (smoothed_mean(counts, total) - coords.center) / coords.scale
+    G = mean.G - np.outer(off_centre, coords.gain * mean.b[0])
+    np.fill_diagonal(G, 0)
+    return (G + G.T) / 2
 
 
 def _anchor(
-    options: Options,
-    hub: Records,
-    reference: Records,
-    total: float,
-    U0: np.ndarray,
-    V0: np.ndarray,
+    options: Options, hub: Records, reference: Records, total: float, start: Start
 ) -> Anchor | None:
-    """Damping by coverage: where the reference hardly sees a code its loss is flat, and the linear
-    correction would run away."""
+    """Damping by coverage: where the reference hardly sees a pair of codes its loss is flat, and
+    the linear correction would run away."""
     damping = options.damping
     if damping is None:
         damping = DAMPING * (1 - hub.total / total)
     if damping == 0:
         return None
-    counts = reference.counts()
-    seen = np.minimum(counts, reference.total - counts)
-    weight = np.sqrt(damping * SPARSE_AT_HUB / (SPARSE_AT_HUB + seen))
-    return Anchor(U0, V0, weight.astype(options.dtype))
+    together = 1 / (1 + SEEN_TOGETHER * expected_together(reference.counts(), reference.total))
+    weight = np.sqrt(damping * together.mean(axis=1))
+    return Anchor(start.U, start.V, weight.astype(options.dtype))
+
+
+def _hold_to(first: Components, strength: float, options: Options) -> Anchor:
+    """After a start from independence: damping to the spectral solution of all sites' records.
+
+    Far from independence the reference's curvature says nothing, and its loss can fall without end;
+    what it gets wrong is of second order in the strength of the couplings.
+    """
+    damping = INDEPENDENCE_DAMPING * min(1.0, strength**2)
+    weight: np.ndarray = np.full(first.U.shape[0], np.sqrt(damping), dtype=options.dtype)
+    return Anchor(first.U, first.U * first.signs.astype(options.dtype), weight)
 
 
 def _mean_answer(answers: Sequence[Answer], total: float) -> Answer:
@@ -393,11 +365,11 @@ def _synthetic(start: Start, counts: np.ndarray, total: float, rng: np.random.Ge
     target = _logit(smoothed_mean(counts, total))
     free = replace(start.coords, tie=None)
     b = np.diag(theta_from(free, start.U[:, side], start.U[:, side], target)).copy()
-    n = SYNTHETIC_RECORDS if U.any() else 0
-    for _ in range(CALIBRATION_ROUNDS if n else 0):
+    n = int(np.clip(SYNTHETIC_PER_CODE * b.size, *SYNTHETIC_RECORDS))
+    for _ in range(CALIBRATION_ROUNDS if U.any() else 0):
         Z = gibbs(U, b, n // 4, rng, SYNTHETIC_SWEEPS // 2)
         b += (target - _logit(smoothed_mean(Z.sum(axis=0), n // 4))) / 4
-    return records_from(gibbs(U, b, SYNTHETIC_RECORDS, rng, SYNTHETIC_SWEEPS))
+    return records_from(gibbs(U, b, n, rng, SYNTHETIC_SWEEPS), merge=False)
 
 
 def _logit(mean: np.ndarray) -> np.ndarray:

@@ -154,9 +154,13 @@ def step_bound(records: Records, start: Start) -> float:
     ``1 / (12 ||Z0||^2) * min(1 / (kappa_min + kappa_max), 1)``, Z0 = [U0; V0].  The curvature is
     that of a free Theta, as in the paper's assumption; along W it is up to twice as large.
     """
-    norm = np.linalg.norm(np.vstack([start.U, start.V]), 2)
-    kappa = largest_curvature(records, start.U @ start.V.T)
-    return float(1 / (12 * norm**2 * max(kappa, 1.0))) if norm > 0 else float("inf")
+    norm = float(np.linalg.norm(np.vstack([start.U, start.V]), 2))
+    return eta_bound(norm, 0.0, largest_curvature(records, start.U @ start.V.T))
+
+
+def eta_bound(norm: float, kappa_min: float, kappa_max: float) -> float:
+    """The right side of eq. (eta_ineq), for norm = ||Z0||_op; no bound for a start at zero."""
+    return 1 / (12 * norm**2 * max(kappa_min + kappa_max, 1.0)) if norm > 0 else float("inf")
 
 
 def _theta_distance(old: np.ndarray, new: np.ndarray) -> float:

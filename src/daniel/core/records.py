@@ -1,6 +1,7 @@
 """Records: 0/1 rows in compressed form, with a weight and a site each."""
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -70,6 +71,25 @@ class Records:
         """The records of one site, as a study of its own."""
         own = self.take(np.flatnonzero(self.site == i))
         return replace(own, site=np.zeros(own.n, dtype=np.int32), n_sites=1)
+
+    def by_site(self) -> list["Records"]:
+        """`of_site` of every site, in one pass."""
+        if self.n_sites == 1:
+            return [self]
+        sorted_rows = self.take(np.argsort(self.site, kind="stable"))
+        edges = np.searchsorted(sorted_rows.site, np.arange(self.n_sites + 1))
+        return [sorted_rows._slice(*edge) for edge in pairwise(edges.tolist())]
+
+    def _slice(self, first: int, last: int) -> "Records":
+        """Consecutive records, as those of one site."""
+        indptr = self.indptr[first : last + 1]
+        return Records(
+            indptr - indptr[0],
+            self.indices[indptr[0] : indptr[-1]],
+            self.p,
+            self.weight[first:last],
+            np.zeros(last - first, dtype=np.int32),
+        )
 
 
 def records_from(

@@ -8,8 +8,14 @@ from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from daniel.core.coordinates import Coordinates, smoothed_mean
-from daniel.core.records import Records
+from daniel.core.records import DENSE_ABOVE, Records
 from daniel.core.threads import one_blas_thread
+
+DENSE_CODES = 300  # at most so many, and so often present, are drawn as a dense array
+DENSE_ROWS = 100
+WHOLE_SPECTRUM = 3_000  # codes up to which all eigenvalues are affordable
+RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
+FREE_DIAGONAL = 1.25  # the fit's diagonal is free and takes in noise that the estimate leaves out
 
 
 def correlation(records: Records, coords: Coordinates, dtype: type = np.float64) -> np.ndarray:
@@ -99,8 +105,27 @@ def noise_level(
     kept = (whole > 0) & (whole < n)
     if kept.sum() < 2:
         return 2 * float(np.sqrt(counts.size / max(n, 1)))
-    norms = [_permuted_norm(whole[kept], n, scale[kept], rng) for _ in range(draws)]
-    return float(np.mean(norms))
+    dense = kept.sum() <= DENSE_CODES and whole[kept].sum() > DENSE_ABOVE * n * kept.sum()
+    norm = _dense_norm if dense else _permuted_norm
+    return float(np.mean([norm(whole[kept], n, scale[kept], rng) for _ in range(draws)]))
+
+
+def _dense_norm(counts: np.ndarray, n: int, scale: np.ndarray, rng: np.random.Generator) -> float:
+    """The norm for independent codes of these prevalences.
+
+    Of very many records DENSE_ROWS a code are drawn; the norm goes as ``2 sqrt(p/n) + p/n``.
+    """
+    p = counts.size
+    rows = min(n, DENSE_ROWS * p)
+    mean = counts / n
+    Z = (rng.random((rows, p), dtype=np.float32) < mean.astype(np.float32)).astype(np.float32)
+    found = Z.mean(axis=0, dtype=np.float64)
+    # Permuted columns keep their counts; drawn ones must be brought back to that variance.
+    spread = np.sqrt(mean * (1 - mean) / np.maximum(found * (1 - found), 1 / rows)) / scale
+    second = ((Z.T @ Z) / rows - np.outer(found, found)) * np.outer(spread, spread)
+    np.fill_diagonal(second, 0)
+    edge = [2 * np.sqrt(p / size) + p / size for size in (n, rows)]
+    return float(np.linalg.eigvalsh(second)[-1]) * edge[0] / edge[1]
 
 
 def _permuted_norm(
@@ -125,18 +150,77 @@ def _permuted_norm(
     return float(top[0])
 
 
-def penalty_factor(counts: np.ndarray, total: float) -> float:
-    """Penalty in units of the noise level: 0.65 when codes meet often, up to 1.8 when rarely.
+def expected_together(counts: np.ndarray, total: float) -> np.ndarray:
+    """(len(counts), 128) records in which chance alone would show a code beside a typical other.
 
-    Pairs that chance alone brings together in many records have Gaussian noise, and a penalty
-    below its norm gives the smallest error.  Where chance expects less than one such record, a few
-    records with many rare codes make cliques that stand above the norm.  Both ends were measured
-    (docs/method.md); between them goes the mean over pairs of ``1 / (1 + expected)``.
+    The typical others are quantiles.  A code that is nearly always present is as rare as one that
+    is nearly always absent.
     """
-    mean = np.quantile(smoothed_mean(counts, total), np.linspace(0, 1, 128))
-    mean = np.minimum(mean, 1 - mean)  # a code that is nearly always present is as rare
-    expected = total * np.outer(mean, mean)
-    return 0.65 + 1.15 * float(np.mean(1 / (1 + expected)))
+    mean = smoothed_mean(counts, total)
+    mean = np.minimum(mean, 1 - mean)
+    return total * np.outer(mean, np.quantile(mean, np.linspace(0, 1, 128)))
+
+
+def rarity(counts: np.ndarray, total: float) -> float:
+    """How rarely codes meet, from 0 to 1: mean over pairs of ``1 / (1 + expected)``.
+
+    Pairs that chance alone brings together in many records have Gaussian noise.  Where it expects
+    less than one such record, a few records with many rare codes make cliques far above the noise.
+    """
+    typical = np.quantile(counts, np.linspace(0, 1, 128))
+    return float(np.mean(1 / (1 + expected_together(typical, total))))
+
+
+def penalty_factor(rare: float, least: float = 0.0) -> float:
+    """Penalty in units of the noise level: 0.65 to 1.1 when codes meet often, to 1.8 when rarely.
+
+    With Gaussian noise a penalty below its norm gives the smallest error, unless the signal is
+    weaker than the noise: `least` (`least_risk`) tells.  Both ends were measured (docs/method.md).
+    """
+    return max(float(np.clip(FREE_DIAGONAL * least, 0.65, 1.1)), 0.65 + 1.15 * rare)
+
+
+def relief(values: np.ndarray, noise: float, rare: float) -> np.ndarray:
+    """Share of the penalty that components with these eigenvalues bear.
+
+    An eigenvalue y above Gaussian noise is best lowered to ``sqrt(y^2 - noise^2)``: by less, the
+    clearer it stands out.  Among rare codes what stands out most is not the surest, and all bear
+    the same.
+    """
+    y = np.maximum(values / noise, 1) if noise > 0 else np.ones(values.size)
+    lowered = y - np.sqrt(y**2 - 1)
+    gaussian = RELIEF * max(0.0, 1 - 2 * rare)
+    return 1 - gaussian * (1 - lowered)
+
+
+def least_risk(matrix: np.ndarray, noise: float) -> float:
+    """The soft threshold of a symmetric matrix's eigenvalues that promises the least error.
+
+    In units of `noise`, the norm 2 sigma sqrt(p) of its Gaussian noise with variance sigma^2 an
+    entry.  Stein's unbiased estimate for f(y) = (y - threshold)_+ is, up to a constant,
+
+        sum_i (f_i - y_i)^2 + 4 sigma^2 (sum_i f'_i + sum_{i<j} (f_i - f_j) / (y_i - y_j)).
+
+    0 where p is so large that the whole spectrum would cost more than the fit.
+    """
+    p = matrix.shape[0]
+    if p > WHOLE_SPECTRUM or noise == 0:
+        return 0.0
+    y = np.linalg.eigvalsh(matrix) / noise
+    gap = np.subtract.outer(y, y)
+    np.fill_diagonal(gap, 1)
+    gap[np.abs(gap) < 1e-9] = 1e-9
+    factors = np.arange(0.4, 1.3, 0.05)
+    risks = [_risk(y, gap, factor) for factor in factors]
+    return float(factors[int(np.argmin(risks))])
+
+
+def _risk(y: np.ndarray, gap: np.ndarray, threshold: float) -> float:
+    """Stein's estimate for eigenvalues in units of the noise, where 4 sigma^2 = 1/p."""
+    f = np.maximum(y - threshold, 0)
+    slopes = np.subtract.outer(f, f) / gap
+    spread = np.count_nonzero(f) + slopes.sum() / 2
+    return float(((f - y) ** 2).sum() + spread / y.size)
 
 
 def convex_start(

@@ -1,0 +1,101 @@
+"""Signed components of Phi = U diag(signs) U': how many, how penalised, from where, on which axes.
+
+Positive components are the latent patient of eq. (EHR_model); negative ones hold codes that exclude
+each other, and are admitted only when they stand clearly above the noise.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from daniel.core.start import (
+    count_above,
+    extreme_eigenpairs,
+    least_risk,
+    penalty_factor,
+    rarity,
+    relief,
+    spectral_start,
+)
+
+NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise level
+NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
+MAX_AUTO_COMPONENTS = 256  # positive ones
+SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
+NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
+
+
+@dataclass(frozen=True)
+class Components:
+    """Columns to fit: first U (p, d), signs (d,), penalties (d,); `penalty` of a positive one."""
+
+    U: np.ndarray
+    signs: np.ndarray
+    penalties: np.ndarray
+    penalty: float
+
+
+def first_components(
+    matrix: np.ndarray,
+    noise: float,
+    counts: np.ndarray,
+    total: float,
+    rng: np.random.Generator,
+    *,
+    n_components: int | None = None,
+    penalty: float | None = None,
+    ease: float = 1.0,
+    dtype: type = np.float32,
+) -> Components:
+    """The components that a correlation matrix asks for, soft-thresholded at their penalties.
+
+    noise: what chance alone puts into the matrix (`noise_level`).  A penalty given by number holds
+    for all; otherwise it follows the noise, clear components bear less of it where noise is
+    Gaussian (`relief`), and `ease` is the share of it that is applied.
+    """
+    if penalty is not None:
+        signs = _signs(matrix, penalty, n_components)
+        penalties = np.full(signs.size, float(penalty))
+    else:
+        rare = rarity(counts, total)
+        penalty = ease * noise * penalty_factor(rare, least_risk(matrix, noise))
+        signs = _signs(matrix, penalty, n_components)
+        penalties = np.full(signs.size, NEGATIVE_FACTOR * noise)
+        values, _ = extreme_eigenpairs(matrix, int((signs > 0).sum()), "LA")
+        penalties[signs > 0] = penalty * relief(values, noise, rare)
+    U: np.ndarray = spectral_start(matrix, signs, penalties, rng).astype(dtype)
+    return Components(U, signs, penalties, float(penalty))
+
+
+def _signs(matrix: np.ndarray, penalty: float, n_components: int | None) -> np.ndarray:
+    """Signs of the columns; their number is given, or what of the spectrum the penalty leaves."""
+    d = n_components
+    if d is None:
+        positive = count_above(matrix, penalty, MAX_AUTO_COMPONENTS) + SPARE_COMPONENTS
+        d = min(matrix.shape[0], positive + positive // (NEGATIVE_SHARE - 1))
+    return np.where(np.arange(d) < d - d // NEGATIVE_SHARE, 1.0, -1.0)
+
+
+def principal_axes(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The same Phi on principal axes: positive columns by size, then negative ones, then zeros.
+
+    Columns that the penalty has all but removed become zero.  The sign of a column is fixed by its
+    largest entry, so that equal fits give equal numbers.
+    """
+    columns, side, size = [], [], []
+    for sign in (1.0, -1.0):
+        left, value, _ = np.linalg.svd(U[:, signs == sign], full_matrices=False)
+        if value.size:
+            left = left * np.sign(left[np.abs(left).argmax(axis=0), np.arange(value.size)])
+        columns.append(left * value)
+        side.append(np.full(value.size, sign))
+        size.append(value**2)
+    all_columns, all_sides, all_sizes = np.hstack(columns), np.hstack(side), np.hstack(size)
+    # The start's noise, where there is nothing to fit, leaves sizes of about 1e-6.
+    real = all_sizes > NEGLIGIBLE * max(float(all_sizes.max(initial=0)), 0.1)
+    order = np.lexsort((-all_sizes, all_sides < 0, ~real))
+    out = np.zeros_like(U)
+    out[:, : order.size] = np.where(real, all_columns, 0)[:, order]
+    out_signs = np.ones(signs.size)
+    out_signs[: order.size] = np.where(real, all_sides, 1.0)[order]
+    return out, out_signs
