@@ -23,7 +23,7 @@ import pandas as pd
 
 from benchmarks import problems
 from benchmarks.problems import Problem
-from daniel import Daniel
+from daniel import CodeMatrix, Daniel
 from daniel.errors import DivergenceError, MissingDependencyError
 from daniel.evaluate.relations import relation_auc
 from daniel.evaluate.rivals import PPMISVD, RBM, CorrelationSVT, LogisticPCA, Word2Vec
@@ -48,11 +48,21 @@ class Trial:
 
 
 def daniel_trials() -> Iterator[Trial]:
-    yield Trial(POOLED, "auto", lambda q: Daniel(random_state=SEED).fit(q.Z).embedding_)
-    yield Trial(
-        ONE_SHOT, "auto", lambda q: Daniel(random_state=SEED).fit(q.Z, sites=q.sites).embedding_
-    )
+    yield Trial(POOLED, "auto", _pooled)
+    yield Trial(ONE_SHOT, "auto", _one_shot)
     yield Trial(HUB, "auto", _hub_alone)
+
+
+def _records(problem: Problem) -> CodeMatrix:
+    return CodeMatrix(problem.Z, tuple(problem.codes))
+
+
+def _pooled(problem: Problem) -> np.ndarray:
+    return Daniel(random_state=SEED).fit(_records(problem)).embedding_
+
+
+def _one_shot(problem: Problem) -> np.ndarray:
+    return Daniel(random_state=SEED).fit(_records(problem), sites=problem.sites).embedding_
 
 
 def paper_trials() -> Iterator[Trial]:
@@ -62,7 +72,8 @@ def paper_trials() -> Iterator[Trial]:
 def _hub_alone(problem: Problem) -> np.ndarray:
     names, counts = np.unique(problem.sites, return_counts=True)
     hub = problem.sites == names[np.argmax(counts)]
-    return Daniel(random_state=SEED).fit(problem.Z[hub]).embedding_
+    own = CodeMatrix(problem.Z[hub], tuple(problem.codes))
+    return Daniel(random_state=SEED).fit(own).embedding_
 
 
 def _papers_recipe(problem: Problem) -> np.ndarray:

@@ -10,6 +10,7 @@ import scipy.sparse as sp
 from sklearn.exceptions import NotFittedError
 
 from daniel import CodeMatrix, Daniel, InputError, ParameterError
+from daniel.baselines import SVSoft, SVTopd
 from daniel.errors import DanielError
 
 P = 6
@@ -302,6 +303,54 @@ def test_wrong_parameter(name, value, recipe):
     assert not hasattr(model, "n_features_in_")
 
 
+NUMBERS = ["n_components", "penalty", "damping", "step_size", "max_iter", "tol"]
+WORDS = ["recipe", "intercept", "surrogate"]
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+@pytest.mark.parametrize("value", [True, False, np.True_, 1j, np.complex64(1)], ids=repr)
+def test_truth_values_and_complex_numbers_are_no_numbers(name, value):
+    message = message_of(Daniel(**{name: value}).fit, records(), error=ParameterError)
+    assert message.startswith(f"{name} is {value!r}; expected ")
+
+
+@pytest.mark.parametrize("name", NUMBERS + WORDS)
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (np.array([0.5, 7.25]), "ndarray"),
+        (np.array("natural"), "ndarray"),
+        ([1], "list"),
+        (("auto",), "tuple"),
+        ({"site": 40417}, "dict"),
+        (pd.Series([7.25]), "Series"),
+        ("x" * 100, "str"),
+        (pd.NA, "NAType"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_arrays_and_objects_are_no_parameters(name, value, kind):
+    message = message_of(Daniel(**{name: value}).fit, records(), error=ParameterError)
+    assert message.startswith(f"{name} is an object of type {kind}; expected ")
+
+
+@pytest.mark.parametrize("name", ["threshold", "step_size", "max_iter", "tol", "radius"])
+@pytest.mark.parametrize(
+    "value", [True, 1j, np.ones(2), [1]], ids=["bool", "complex", "array", "list"]
+)
+def test_odd_parameters_of_baselines(name, value):
+    message = message_of(SVSoft(**{name: value}).fit, records(), error=ParameterError)
+    assert message.startswith(f"{name} is ")
+    message = message_of(SVTopd(value).fit, records(), error=ParameterError)
+    assert message.startswith("n_components is ")
+
+
+@pytest.mark.parametrize("n", [True, 2.0, np.ones(2), [3]], ids=["bool", "float", "array", "list"])
+def test_odd_numbers_of_codes_and_records(unnamed, n):
+    for call in (lambda: unnamed.similar(0, n=n), lambda: unnamed.sample(n)):
+        assert message_of(call, error=ParameterError).startswith("n is ")
+
+
 def test_message_says_what_would_work():
     cases = {
         "n_components": (P + 1, f"X has only {P} codes; use at most {P}."),
@@ -349,6 +398,17 @@ def test_sites_of_another_shape(sites):
 
 @pytest.mark.parametrize(
     "sites",
+    [[["a"], ["a", "b"]] * 20, [[40417]] + [[1, 2]] * 39, ["a"] * 39 + [["a"]]],
+    ids=["lists", "numbers", "one list"],
+)
+def test_ragged_sites(sites):
+    for model in (Daniel(), SVSoft()):
+        message = message_of(model.fit, records(), sites=sites)
+        assert message == "sites is ragged, and X has 40 records; give one label per record."
+
+
+@pytest.mark.parametrize(
+    "sites",
     [
         ["a", None] * 20,
         [1.0, np.nan] * 20,
@@ -370,6 +430,22 @@ def test_unknown_hub():
     sites = np.repeat(["north", "south"], 20)
     message = message_of(Daniel().fit, records(), sites=sites, hub="west", error=ParameterError)
     assert message == "hub is 'west', which is not among the 2 sites."
+
+
+@pytest.mark.parametrize("hub", [["north"], np.array(["north", "south"]), pd.NA, 7.5, True])
+def test_odd_hub(hub):
+    sites = np.repeat(["north", "south"], 20)
+    message = message_of(Daniel().fit, records(), sites=sites, hub=hub, error=ParameterError)
+    assert message.startswith("hub is ") and message.endswith("not among the 2 sites.")
+
+
+@pytest.mark.parametrize(
+    ("labels", "hub"), [([1.0, 2.0], 2), ([1, 2], "2"), (["1", "2"], 2), ([True, False], True)]
+)
+def test_hub_is_found_by_value_or_by_text(labels, hub):
+    sites = np.repeat(labels, 20)
+    model = Daniel(random_state=0, max_iter=1).fit(records(), sites=sites, hub=hub)
+    assert str(model.hub_) in {str(hub), "2.0"}
 
 
 def test_hub_without_sites():

@@ -206,9 +206,9 @@ def test_without_damping_a_flat_loss_is_a_reason(tiny):
 @each_recipe
 def test_a_start_far_away_is_a_reason(fitted, recipe):
     model = clone(fitted[recipe]).fit(Z, sites=SITES)
-    norm = model._study["start_distance"] / diagnose(model, Z, sites=SITES).values["start_ratio"]
+    norm = model._origin["start_distance"] / diagnose(model, Z, sites=SITES).values["start_ratio"]
     for ratio, trusted in ((1.2, True), (1.3, False)):
-        model._study["start_distance"] = ratio * norm
+        model._origin["start_distance"] = ratio * norm
         found = diagnose(model, Z, sites=SITES)
         assert found.trust == trusted
         assert cells(found, "Start near") == [
@@ -228,7 +228,7 @@ def test_an_early_stop_is_a_reason():
 
 def test_one_site_needs_no_start():
     model = Daniel(random_state=0).fit(Z)
-    model._study["start_distance"] = 1e3
+    model._origin["start_distance"] = 1e3
     found = diagnose(model, Z)
     assert found.trust
     assert cells(found, "Few sites")[::2] == ["1", "yes"]
@@ -245,7 +245,7 @@ def test_a_pooled_fit_of_few_records_is_not_trusted():
 def test_a_fit_of_zero_has_a_distance_in_words():
     model = Daniel(random_state=0).fit(np.zeros((60, 3)), sites=np.arange(60) % 2)
     assert not model.embedding_.any()
-    model._study["start_distance"] = 1.0
+    model._origin["start_distance"] = 1.0
     found = diagnose(model, np.zeros((60, 3)), sites=np.arange(60) % 2)
     assert cells(found, "Start near")[::2] == ["the fit is zero", "no"]
     assert all(np.isfinite(value) for value in found.values.values())
@@ -290,7 +290,7 @@ def test_an_estimate_on_a_part_is_called_so(fitted, monkeypatch):
 def test_small_counts_are_not_told(size):
     sites = np.where(np.arange(N) < size, "hub", "other")
     model = fit("natural", sites)
-    assert model._study["hub_records"] == 10  # whatever is below 11
+    assert model._origin["hub_records"] == 10  # whatever is below 11
     found = diagnose(model, Z, sites=sites)
     assert cells(found, "Records of the hub")[0] == "<0.55"
     for row in ("Least curv", "Largest curv", "Gradients", "Codes in fewer"):
@@ -325,10 +325,10 @@ def test_a_saved_model_has_the_same_diagnosis(tmp_path, recipe, many):
 def test_a_model_that_remembers_nothing_is_diagnosed(tmp_path, recipe, labels):
     model = fit(recipe)
     full = diagnose(model, Z, sites=SITES)
-    del model._study
+    del model._origin
     model.save(tmp_path / "old")
     old = Daniel.load(tmp_path / "old")
-    assert not hasattr(old, "_study")
+    assert not hasattr(old, "_origin")
     X, sites = (Z, SITES) if labels else (Z[SITES == "hub"], None)
     found = diagnose(old, X, sites=sites)
     unknown = found.table[found.table["holds"] == "not known"]["condition"].str[:10].tolist()

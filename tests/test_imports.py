@@ -45,8 +45,12 @@ HOMES = {
     "rich": ["cli", "demo"],
     "gensim": ["evaluate.rivals"],
     "psycopg": ["data.postgres"],
+    "anndata": ["data.export"],
+    "cryptography": ["federated"],
+    "dp_accounting": ["federated.release"],
 }
-ONLY_INSIDE_FUNCTIONS = {"gensim", "psycopg"}  # optional: its module must import without it
+# Optional: their modules must import without them.
+ONLY_INSIDE_FUNCTIONS = {"anndata", "gensim", "psycopg", "dp_accounting"}
 
 
 def module_name(path: Path) -> str:

@@ -139,7 +139,7 @@ class _Case:
 
     @property
     def step_bound(self) -> float | None:
-        norm = _study(self.model).get("start_norm")
+        norm = _origin(self.model).get("start_norm")
         if norm is None or self.curvature is None:
             return None
         return eta_bound(norm, self.curvature.smallest, self.curvature.largest)
@@ -159,18 +159,18 @@ class _Case:
         }
 
 
-def _study(model: Daniel) -> dict[str, float]:
+def _origin(model: Daniel) -> dict[str, float]:
     """What the fit remembered; nothing in models that were saved before it did."""
-    return getattr(model, "_study", {})
+    return getattr(model, "_origin", {})
 
 
 def _read(model: Daniel, X: Any, sites: ArrayLike | None) -> _Case:
     if not isinstance(model, Daniel):
         raise InputError(f"model is a {type(model).__name__}; expected a fitted Daniel.")
     Z = model._read(X)
-    study = _study(model)
-    m = int(study.get("sites", len(getattr(model, "sites_", [None]))))
-    n = study.get("records", Z.shape[0] if m == 1 or sites is not None else None)
+    origin = _origin(model)
+    m = int(origin.get("sites", len(getattr(model, "sites_", [None]))))
+    n = origin.get("records", Z.shape[0] if m == 1 or sites is not None else None)
     if sites is not None:
         if not hasattr(model, "hub_"):
             raise ParameterError("The model was fitted without sites; leave sites out.")
@@ -188,7 +188,7 @@ def _read(model: Daniel, X: Any, sites: ArrayLike | None) -> _Case:
     return _Case(
         model=model,
         hub=hub,
-        n_hub=int(study.get("hub_records", Z.shape[0])),
+        n_hub=int(origin.get("hub_records", Z.shape[0])),
         n=None if n is None else int(n),
         m=m,
         records=records,
@@ -201,7 +201,7 @@ def _read(model: Daniel, X: Any, sites: ArrayLike | None) -> _Case:
 
 def _start_ratio(model: Daniel) -> float | None:
     """||Theta0 - Theta|| / ||Theta||, in the recipe's coordinates; infinite for a fit of zero."""
-    gone = _study(model).get("start_distance")
+    gone = _origin(model).get("start_distance")
     if gone is None:
         return None
     nothing = np.zeros((model.n_features_in_, 1))
@@ -274,10 +274,11 @@ def _curvature_rows(case: _Case) -> Iterator[_Row]:
     found = f"{bound}{kappa.smallest:.3g}{held}{note}"
     wanted = f"at least {FLAT * kappa.largest:.3g} (κ_max / {1 / FLAT:g})"
     penalised = case.model.recipe == "natural" and not case.one_shot
+    help_ = "damping (recipe natural), a larger hub" if case.one_shot else "the natural recipe"
     warning = (
         f"The loss is nearly flat in some direction (κ_min is {bound}{kappa.smallest:.2g}, κ_max "
-        f"{kappa.largest:.2g}): nothing there holds the fit back; use the natural recipe with its "
-        "damping, a larger hub, or leave out rare codes."
+        f"{kappa.largest:.2g}): nothing there holds the fit back; use {help_}, or leave out rare "
+        "codes."
     )
     silent = not flat or case.damped or penalised
     yield _Row(least, found, wanted, not flat, "" if silent else warning)

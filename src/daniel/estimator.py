@@ -15,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 from daniel import modelfile
 from daniel.checks import check_choice, is_auto, is_real, is_whole, read_hub, read_sites, shown
 from daniel.core import natural, paper
-from daniel.core.components import principal_axes
+from daniel.core.components import principal_axes, relatedness
 from daniel.core.conditions import distance, stacked_norm
 from daniel.core.coordinates import Coordinates, paper_coordinates, theta_from
 from daniel.core.ising import conditional, sweep
 from daniel.core.records import Records, records_from
 from daniel.core.sample import gibbs, gibbs_factor
 from daniel.errors import InputError, ParameterError
-from daniel.matrix import align, listed, read_records
+from daniel.matrix import align, kinds, listed, read_records
 
 CHOICES = {
     "recipe": ("natural", "paper"),
@@ -41,7 +41,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     n_components : int or "auto"
         Columns of U; "auto" takes what the spectrum holds above the penalty (natural recipe), or
         p/10 as in the paper's designs (paper recipe).  Of a number given to the natural recipe a
-        third may hold negative components: those columns of embedding_ are zero.
+        third may hold negative components, which are no part of the latent patient: that many
+        columns of `transform` are zero.
     recipe : {"natural", "paper"}
         "natural" standardises every code, leaves intercepts free, penalises the nuclear norm and
         damps the one-shot correction.  "paper" is Algorithm 1: ±1 records, intercepts tied to the
@@ -71,8 +72,9 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     embedding_ : (p, d)
-        One row a code; the cosine of two rows says how related the codes are.  Principal axes of
-        the positive part of the couplings, largest first; columns beyond it are zero.
+        One row a code; the cosine of two rows says how related the codes are: through the positive
+        part of the couplings and, between codes of one vocabulary ("RxNorm:1191"), as substitutes
+        that exclude each other.  Principal axes, largest first.
     U_, V_ : (p, d)
         Factors of the couplings: theta_ = U_ V_' off the diagonal; V_ = U_ up to signs of columns.
     theta_ : (p, p)
@@ -141,21 +143,34 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if self.recipe == "paper":
             self._fit_paper(by_site, hub_index)
         else:
-            self._fit_natural(by_site, hub_index, rng)
+            self._fit_natural(by_site, hub_index, kinds(names, p), rng)
         self.n_features_in_ = p
         if names is not None:
             self.feature_names_in_ = names
         if sites is not None:
             self.sites_, self.hub_ = labels, labels[hub_index]
-        self._study |= {
+        self._origin |= {
             "sites": len(by_site),
             "records": _guarded(records.total),
             "hub_records": _guarded(by_site[hub_index].total),
         }
         return self
 
-    def _fit_natural(self, sites: Sequence[Records], hub: int, rng: np.random.Generator) -> None:
-        options = natural.Options(
+    def _fit_natural(
+        self, sites: Sequence[Records], hub: int, kind: np.ndarray, rng: np.random.Generator
+    ) -> None:
+        options = self._options()
+        if len(sites) == 1:
+            fitted = natural.fit(sites[0], options, rng)
+        else:
+            start = natural.make_start(sites[hub], options, rng)
+            answers = [natural.answer(records, start, options) for records in sites]
+            fitted = natural.finish(sites[hub], start, answers, options, rng)
+        self._adopt(fitted, kind)
+
+    def _options(self) -> natural.Options:
+        """The natural recipe's options that the parameters say."""
+        return natural.Options(
             n_components=None if self.n_components == "auto" else int(self.n_components),
             penalty=None if self.penalty == "auto" else float(self.penalty),
             intercept=self.intercept,  # type: ignore[arg-type]
@@ -164,26 +179,22 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             max_iter=self.max_iter,
             tol=self.tol,
         )
-        if len(sites) == 1:
-            fitted = natural.fit(sites[0], options, rng)
-        else:
-            start = natural.make_start(sites[hub], options, rng)
-            answers = [natural.answer(records, start, options) for records in sites]
-            fitted = natural.finish(sites[hub], start, answers, options, rng)
+
+    def _adopt(self, fitted: natural.Fit, kind: np.ndarray) -> None:
+        """Fitted state of the natural recipe; kind (p,): the vocabulary of each code."""
         U, signs = principal_axes(fitted.U, fitted.signs)
-        positive = U[:, signs > 0]
         if self.n_components == "auto":
             kept = max(1, _rank(U))
             U, signs = U[:, :kept], signs[:kept]
-            positive = positive[:, : max(1, _rank(positive))]
         self._remember(fitted.coords, U, U * signs.astype(U.dtype), fitted.b, fitted)
         self.penalty_ = fitted.penalty
-        padded = np.pad(positive, ((0, 0), (0, self._width(positive.shape[1]))))
-        self.embedding_ = np.ascontiguousarray(padded)
-
-    def _width(self, found: int) -> int:
-        """Zero columns to add, so that a given n_components is the width of the embedding."""
-        return 0 if self.n_components == "auto" else int(self.n_components) - found
+        related = relatedness(U, signs, kind)
+        if self.n_components == "auto":
+            self.embedding_ = np.ascontiguousarray(related[:, : max(1, _rank(related))])
+        else:
+            related = related[:, : int(self.n_components)]
+            missing = int(self.n_components) - related.shape[1]
+            self.embedding_ = np.pad(related, ((0, 0), (0, missing)))
 
     def _fit_paper(self, sites: Sequence[Records], hub: int) -> None:
         p = sites[0].p
@@ -223,7 +234,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.n_iter_ = solution.n_iter
         self.converged_ = solution.converged
         self.loss_curve_ = list(solution.curve)
-        self._study: dict[str, float] = {  # what daniel.diagnose asks for
+        self._origin: dict[str, float] = {  # what daniel.diagnose asks for
             "start_distance": distance(U, V, start.U, start.V, diagonal=coords.tied),
             "start_norm": stacked_norm(start.U, start.V),
         }
@@ -244,11 +255,22 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """(n, d) patient embeddings: ``U'x`` (paper), ``U'(z - mean)/scale`` (natural).
 
-        The latter is E[y | x] of the latent model eq. (EHR_model), centred on the study's mean.
+        The latter is E[y | x] of the latent model eq. (EHR_model), centred on the study's mean; its
+        axes are the positive components, largest first.
         """
         Z = self._read(X)
-        S = self.embedding_ / self._coords.scale[:, None]
-        return np.asarray(Z @ S - self._coords.center @ S, dtype=self.embedding_.dtype)
+        S = self._latent / self._coords.scale[:, None]
+        return np.asarray(Z @ S - self._coords.center @ S, dtype=S.dtype)
+
+    @property
+    def _latent(self) -> np.ndarray:
+        """(p, d) factor of the latent patient; a negative component is no part of it."""
+        if self.recipe == "paper":
+            return self._U
+        positive = (self._U == self._V).all(axis=0)  # they stand first
+        if self.n_components == "auto":
+            return self._U[:, : max(1, int(positive.sum()))]
+        return self._U * positive
 
     def conditional_proba(self, X: Any, features: Sequence[Any] | None = None) -> np.ndarray:
         """(n, len(features)) probabilities of each code given the record's other codes.
@@ -310,7 +332,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return self.embedding_.shape[1]
+        return self._latent.shape[1]
 
     def _read(self, X: Any) -> sp.csr_array:
         check_is_fitted(self)

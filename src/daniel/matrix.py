@@ -26,13 +26,15 @@ class CodeMatrix:
     """Records × codes with the names of the codes, and whose window each record is.
 
     Z (n, p) sparse 0/1; codes p names; patients, windows (n,) pseudonyms and window numbers, or
-    None where there are none.
+    None where there are none.  absent (p,) marks codes that this site does not have: their zeros
+    say nothing.  None marks none.
     """
 
     Z: sp.csr_array
     codes: tuple[str, ...]
     patients: np.ndarray | None = None
     windows: np.ndarray | None = None
+    absent: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         n, p = self.Z.shape
@@ -43,6 +45,17 @@ class CodeMatrix:
             values = getattr(self, name)
             if values is not None and len(values) != n:
                 raise InputError(f"The matrix has {n} records and {len(values)} {name}.")
+        self._check_absent(p)
+
+    def _check_absent(self, p: int) -> None:
+        if self.absent is None:
+            return
+        if self.absent.shape != (p,) or self.absent.dtype != bool:
+            raise InputError(f"absent must hold True or False for each of the {p} codes.")
+        wrong = np.flatnonzero(self.absent & (np.asarray(self.Z.sum(axis=0)).ravel() > 0))
+        if wrong.size:
+            names = listed([self.codes[j] for j in wrong])
+            raise InputError(f"Codes marked absent have records: {names}.")
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -82,6 +95,15 @@ def align(Z: sp.csr_array, names: np.ndarray | None, fitted: np.ndarray | None) 
         )
     order = np.array([position[c] for c in fitted])
     return Z if np.array_equal(order, np.arange(order.size)) else sp.csr_array(Z[:, order])
+
+
+def kinds(names: Sequence[Any] | np.ndarray | None, p: int) -> np.ndarray:
+    """(p,) number of each code's vocabulary, which its name has before a colon; -1 without one."""
+    if names is None:
+        return np.full(p, -1)
+    vocabulary = [str(name).partition(":")[0] if ":" in str(name) else "" for name in names]
+    known = sorted(set(vocabulary) - {""})
+    return np.array([known.index(v) if v else -1 for v in vocabulary], dtype=int)
 
 
 def listed(names: Sequence[Any]) -> str:

@@ -46,8 +46,8 @@ def write(path: str | Path, model: "Daniel") -> None:
         "sites": {name: _plain(getattr(model, name)) for name in SITES if hasattr(model, name)},
         "codes": _plain(getattr(model, "feature_names_in_", None)),
     }
-    if hasattr(model, "_study"):  # optional, so that files without it stay readable
-        header["study"] = {name: _plain(value) for name, value in model._study.items()}
+    if hasattr(model, "_origin"):  # optional, so that files without it stay readable
+        header["origin"] = {name: _plain(value) for name, value in model._origin.items()}
     header[DIGEST] = _digest(header, arrays)
     data = save(arrays, metadata={HEADER: json.dumps(header, sort_keys=True)})
     if not path.parent.is_dir():
@@ -106,8 +106,8 @@ def _fill(model: "Daniel", header: dict[str, Any], arrays: dict[str, np.ndarray]
     for name, value in header["sites"].items():
         if name in SITES:
             setattr(model, name, value)
-    if "study" in header:
-        model._study = dict(header["study"])
+    if "origin" in header:
+        model._origin = dict(header["origin"])
     if header["codes"] is not None:
         model.feature_names_in_ = np.array(header["codes"], dtype=object)
     model._coords = Coordinates(

@@ -7,10 +7,12 @@ from daniel.core.coordinates import natural_coordinates, paper_coordinates
 from daniel.core.ising import full_sweep
 from daniel.core.records import records_from
 from daniel.core.start import (
+    LEAST,
     RELIEF,
     convex_start,
     correlation,
     count_above,
+    excess_noise,
     extreme_eigenpairs,
     in_ball,
     least_risk,
@@ -220,19 +222,63 @@ def test_rarity_takes_presence_and_absence_alike(rng):
     np.testing.assert_allclose(rarity(counts, 1000.0), rarity(1000 - counts, 1000.0), rtol=1e-12)
 
 
-def test_penalty_factor_is_low_for_codes_that_meet_often_and_high_for_rare_ones():
-    def factor(count):
-        return penalty_factor(rarity(np.full(50, count), 1e5))
-
-    np.testing.assert_allclose(factor(50_000.0), 0.65, atol=1e-3)
-    assert 1.5 < factor(20.0) < 2
-    assert (np.diff([factor(c) for c in (20.0, 200.0, 2000.0, 20_000.0)]) < 0).all()
+def test_penalty_factor_is_high_only_for_rare_codes_in_records_that_differ():
+    assert penalty_factor(0.0, 0.0) == penalty_factor(0.0, 1.0) == penalty_factor(0.9, 0.0) == LEAST
+    assert penalty_factor(0.9, 1.0) == pytest.approx(1.48)
+    steps = [penalty_factor(rare, 0.5) for rare in (0.0, 0.1, 0.3, 0.6)]
+    assert (np.diff(steps) > 0).all()
 
 
 def test_penalty_factor_rises_when_the_signal_drowns():
-    assert penalty_factor(0.0, 0.4) == 0.65 < penalty_factor(0.0, 0.7) < penalty_factor(0.0, 1.2)
-    assert penalty_factor(0.0, 1.2) == 1.1
-    assert penalty_factor(0.9, 1.2) == penalty_factor(0.9, 0.0) > 1.5
+    low, middle, high = (penalty_factor(0.0, 0.0, least) for least in (0.4, 0.7, 1.2))
+    assert LEAST == low < middle < high == 1.1
+    assert penalty_factor(0.9, 1.0, 1.2) == penalty_factor(0.9, 1.0, 0.0)
+
+
+class FixedHalves(np.random.Generator):
+    """A generator that splits merged records in a way the test knows."""
+
+    def binomial(self, n, p):
+        self.given = super().binomial(n, p)
+        return self.given
+
+
+@pytest.mark.parametrize("p", [6, 30])
+def test_excess_noise_is_the_norm_of_one_half_against_the_other(p, plain):
+    rng = FixedHalves(np.random.PCG64(3))
+    Z = plain.binary(400, p, 0.1, rng)
+    Z[:12] = 1  # rows that are merged: each copy has its own sign
+    records = records_from(Z)
+    coords = natural_coordinates(Z.sum(axis=0), 400.0)
+    excess_noise(records, coords, 1.0, rng, draws=1)
+    signs = 2 * rng.given - records.weight
+    X = (records.csr().toarray() - Z.mean(axis=0)) / coords.scale
+    matrix = sum(sign * np.outer(x, x) for sign, x in zip(signs, X, strict=True)) / 400
+    np.fill_diagonal(matrix, 0)
+    noise = np.linalg.norm(matrix, 2) / 1.25  # so that 2 (norm / noise - 1) is not at its limits
+    again = FixedHalves(np.random.PCG64(3))
+    plain.binary(400, p, 0.1, again)
+    assert excess_noise(records, coords, noise, again, draws=1) == pytest.approx(0.5, abs=0.02)
+
+
+def test_excess_noise_tells_uneven_records_from_even_ones():
+    rng = np.random.default_rng(0)
+    even = (rng.random((3000, 60)) < 0.03).astype(float)
+    uneven = (rng.random((3000, 60)) < rng.gamma(0.2, 5, (3000, 1)) * 0.03).astype(float)
+
+    def excess(Z):
+        coords = natural_coordinates(Z.sum(axis=0), 3000.0)
+        noise = noise_level(Z.sum(axis=0), 3000.0, coords.scale, rng)
+        return excess_noise(records_from(Z), coords, noise, rng)
+
+    assert excess(even) < 0.3
+    assert excess(uneven) == 1
+
+
+def test_excess_noise_of_very_few_records_counts_as_one(rng, plain):
+    Z = plain.binary(50, 5, 0.3, rng)
+    coords = natural_coordinates(Z.sum(axis=0), 50.0)
+    assert excess_noise(records_from(Z), coords, 1.0, rng) == 1
 
 
 def test_relief_is_for_clear_components_of_common_codes():

@@ -13,7 +13,6 @@ from daniel.core.start import (
     extreme_eigenpairs,
     least_risk,
     penalty_factor,
-    rarity,
     relief,
     spectral_start,
 )
@@ -22,6 +21,8 @@ NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise l
 NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
 MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
+SUBSTITUTES = 0.15  # share of the attraction within a kind that its exclusions count for
+MARGINAL = 0.4  # how far relatedness goes from partial to marginal correlation
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
 
 
@@ -38,8 +39,8 @@ class Components:
 def first_components(
     matrix: np.ndarray,
     noise: float,
-    counts: np.ndarray,
-    total: float,
+    rare: float,
+    excess: float,
     rng: np.random.Generator,
     *,
     n_components: int | None = None,
@@ -49,7 +50,8 @@ def first_components(
 ) -> Components:
     """The components that a correlation matrix asks for, soft-thresholded at their penalties.
 
-    noise: what chance alone puts into the matrix (`noise_level`).  A penalty given by number holds
+    noise: what chance alone puts into the matrix (`noise_level`); rare, excess: `rarity` and
+    `excess_noise` of the records.  A penalty given by number holds
     for all; otherwise it follows the noise, clear components bear less of it where noise is
     Gaussian (`relief`), and `ease` is the share of it that is applied.
     """
@@ -57,8 +59,7 @@ def first_components(
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, float(penalty))
     else:
-        rare = rarity(counts, total)
-        penalty = ease * noise * penalty_factor(rare, least_risk(matrix, noise))
+        penalty = ease * noise * penalty_factor(rare, excess, least_risk(matrix, noise))
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, NEGATIVE_FACTOR * noise)
         values, _ = extreme_eigenpairs(matrix, int((signs > 0).sum()), "LA")
@@ -99,3 +100,45 @@ def principal_axes(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.nda
     out_signs = np.ones(signs.size)
     out_signs[: order.size] = np.where(real, all_sides, 1.0)[order]
     return out, out_signs
+
+
+def relatedness(U: np.ndarray, signs: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    """(p, k) rows whose cosines say how related two codes are; largest axes first.
+
+    U, signs: on principal axes.  Codes are related through the positive components, where strong
+    ones also tie codes together at second hand: a component of size s counts as
+    ``s / (1 - s^2)^(2 MARGINAL)``.  Codes of one kind (p,; -1: not known), say two drugs, are alike
+    as well when they stand in for each other: they exclude each other, but not the rest of their
+    kind.  The negative components tell, between codes of that kind alone, without the direction in
+    which its codes all compete for a place in the record.
+    """
+    positive, negative = U[:, signs > 0], U[:, signs < 0]
+    size = np.minimum((positive**2).sum(axis=0), 0.95)
+    blocks = [positive * (1 - size**2) ** -MARGINAL]
+    for one in np.unique(kind[kind >= 0]):
+        own = kind == one
+        excluding = _without_mean_direction(negative[own])
+        attraction, exclusion = map(_norm_off_diagonal, (blocks[0][own], excluding))
+        if attraction * exclusion > 0:
+            substitutes = np.zeros_like(negative)
+            weight = min(1.0, SUBSTITUTES * attraction / exclusion)
+            substitutes[own] = excluding * np.sqrt(weight)
+            blocks.append(substitutes)
+    if len(blocks) == 1:
+        return np.ascontiguousarray(blocks[0])
+    left, value, _ = np.linalg.svd(np.hstack(blocks), full_matrices=False)
+    left *= np.sign(left[np.abs(left).argmax(axis=0), np.arange(value.size)])
+    return np.ascontiguousarray((left * value).astype(U.dtype))
+
+
+def _without_mean_direction(F: np.ndarray) -> np.ndarray:
+    """Rows with their part along the mean row taken out."""
+    mean = F.mean(axis=0)
+    norm = float(np.linalg.norm(mean))
+    return F - np.outer(F @ (mean / norm), mean / norm) if norm > 0 else F
+
+
+def _norm_off_diagonal(F: np.ndarray) -> float:
+    """||F F'||_F without its diagonal, through d x d products."""
+    whole = float(((F.T @ F) ** 2).sum())
+    return float(np.sqrt(max(0.0, whole - float(((F**2).sum(axis=1) ** 2).sum()))))

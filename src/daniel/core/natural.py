@@ -21,17 +21,25 @@ from daniel.core.ising import full_sweep, logit_moments
 from daniel.core.records import Records, records_from
 from daniel.core.sample import gibbs
 from daniel.core.solve import Solution, minimise_in_stages
-from daniel.core.start import correlation, expected_together, extreme_eigenpairs, noise_level
+from daniel.core.start import (
+    correlation,
+    excess_noise,
+    expected_together,
+    extreme_eigenpairs,
+    noise_level,
+    rarity,
+)
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 Intercept = Literal["site", "shared", "tied"]
 
 START_EASE = 0.8  # of its own penalty at the start: what the hub overdoes, the answers correct
 SMALL_HUB = 2.5  # records per code up to which a hub starts from independence
+COMMON = 0.02  # rarity below which it does not matter how the records differ
 VISIBLE = 1.25  # a hub sees a component that is so many times the noise
 INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
-DAMPING = 3.0
-SEEN_TOGETHER = 3.0  # a pair that chance brings together once at the hub is damped by 1/(1 + this)
+DAMPING = 2.0
+SEEN_TOGETHER = 6.0  # a pair that chance brings together once at the hub is damped by 1/(1 + this)
 SYNTHETIC_RECORDS = (2_000, 10_000)  # at least and at most, and between them
 SYNTHETIC_PER_CODE = 40
 SYNTHETIC_SWEEPS = 50
@@ -95,12 +103,13 @@ class Fit:
 
 @dataclass(frozen=True)
 class _Survey:
-    """What a look at the records shows before a fit: correlations (p, p), and chance's share."""
+    """What a look at the records shows before a fit: correlations (p, p), and their noise."""
 
     records: Records
     coords: Coordinates
     matrix: np.ndarray
     noise: float
+    excess: float
 
 
 def fit(records: Records, options: Options, rng: np.random.Generator) -> Fit:
@@ -130,13 +139,15 @@ def _survey(records: Records, options: Options, rng: np.random.Generator) -> _Su
     counts, total = records.counts(), records.total
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
     noise = noise_level(counts, total, coords.scale, rng)
-    return _Survey(records, coords, correlation(records, coords), noise)
+    excess = _excess(records, rarity(counts, total), rng)
+    return _Survey(records, coords, correlation(records, coords), noise, excess)
 
 
 def _fit(survey: _Survey, options: Options, rng: np.random.Generator, *, ease: float = 1.0) -> Fit:
     """Minimise the loss of the surveyed records; ease: share of the penalty that is applied."""
     records, coords = survey.records, survey.coords
-    first = _first(survey.matrix, survey.noise, records.counts(), records.total, options, rng, ease)
+    rare = rarity(records.counts(), records.total)
+    first = _first(survey.matrix, survey.noise, rare, survey.excess, options, rng, ease)
     start = Start(coords, first.U, first.signs, prior_intercepts(records))
     objective = Surrogate(records, coords, _prior(start, options), first.signs, first.penalties)
     return _solved(objective, start, first.penalty, options, rng)
@@ -145,8 +156,8 @@ def _fit(survey: _Survey, options: Options, rng: np.random.Generator, *, ease: f
 def _first(
     matrix: np.ndarray,
     noise: float,
-    counts: np.ndarray,
-    total: float,
+    rare: float,
+    excess: float,
     options: Options,
     rng: np.random.Generator,
     ease: float = 1.0,
@@ -154,8 +165,8 @@ def _first(
     return first_components(
         matrix,
         noise,
-        counts,
-        total,
+        rare,
+        excess,
         rng,
         n_components=options.n_components,
         penalty=options.penalty,
@@ -211,7 +222,8 @@ def finish(
     # the start.
     target = (U0 @ moved.V.T).astype(np.float64) - _relations(mean, coords, counts, total)
     noise = noise_level(counts, total, coords.scale, rng)
-    first = _first(target, noise, counts, total, options, rng)
+    rare = rarity(counts, total)
+    first = _first(target, noise, rare, _excess(hub, rare, rng), options, rng)
     if independent and options.damping is None:
         anchor: Anchor | None = _hold_to(first, _strength(target), options)
     else:
@@ -234,6 +246,15 @@ def finish(
     # The hub's prevalences are not the study's: move the intercepts by the difference in log-odds.
     shift = _logit(smoothed_mean(counts, total)) - prior_intercepts(reference)
     return replace(fitted, b=fitted.b + shift)
+
+
+def _excess(hub: Records, rare: float, rng: np.random.Generator) -> float:
+    """How much noisier than chance the records are: the hub's stand for all."""
+    if rare < COMMON:
+        return 0.0
+    coords = natural_coordinates(hub.counts(), hub.total)
+    noise = noise_level(hub.counts(), hub.total, coords.scale, rng)
+    return excess_noise(hub, coords, noise, rng)
 
 
 def prior_intercepts(records: Records) -> np.ndarray:

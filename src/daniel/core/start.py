@@ -13,8 +13,10 @@ from daniel.core.threads import one_blas_thread
 
 DENSE_CODES = 300  # at most so many, and so often present, are drawn as a dense array
 DENSE_ROWS = 100
+FEW_RECORDS = 100  # with fewer, their noise cannot be told from chance
 WHOLE_SPECTRUM = 3_000  # codes up to which all eigenvalues are affordable
 RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
+LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
 FREE_DIAGONAL = 1.25  # the fit's diagonal is free and takes in noise that the estimate leaves out
 
 
@@ -171,13 +173,54 @@ def rarity(counts: np.ndarray, total: float) -> float:
     return float(np.mean(1 / (1 + expected_together(typical, total))))
 
 
-def penalty_factor(rare: float, least: float = 0.0) -> float:
-    """Penalty in units of the noise level: 0.65 to 1.1 when codes meet often, to 1.8 when rarely.
+def excess_noise(
+    records: Records, coords: Coordinates, noise: float, rng: np.random.Generator, draws: int = 3
+) -> float:
+    """How much noisier than by chance correlations are, from 0 to 1 (half as much again or more).
+
+    Half of the records, drawn at random, against the other half show the noise there really is:
+    the norm of ``mean e xt xt'`` with random signs e.  Where a few records hold many codes it
+    exceeds what permuted columns give.  Too few records to tell count as 1.
+    """
+    if records.total < FEW_RECORDS or noise == 0:
+        return 1.0
+    scaled = records.csr() / coords.scale[None, :]
+    center = records.counts() / records.total / coords.scale
+    norms = [_signed_norm(scaled, center, records.weight, rng) for _ in range(draws)]
+    return float(np.clip(2 * (np.mean(norms) / noise - 1), 0, 1))
+
+
+def _signed_norm(
+    scaled: sp.csr_array, center: np.ndarray, weight: np.ndarray, rng: np.random.Generator
+) -> float:
+    """Norm of the mean of e xt xt' without its diagonal; a merged row's copies get signs each."""
+    p = scaled.shape[1]
+    e = 2 * rng.binomial(weight.astype(int), 0.5) - weight
+    first = scaled.T @ e
+    own = (scaled.multiply(scaled)).T @ e - 2 * center * first + e.sum() * center**2
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        v = v.ravel()
+        level = center @ v
+        product = scaled.T @ (e * (scaled @ v)) - first * level
+        return (product - center * (first @ v - e.sum() * level) - own * v) / weight.sum()
+
+    if p < 10:
+        return float(np.linalg.norm(np.column_stack([apply(c) for c in np.eye(p)]), 2))
+    operator = LinearOperator((p, p), matvec=apply, dtype=np.float64)
+    return float(abs(eigsh(operator, k=1, which="LM", v0=rng.standard_normal(p), tol=1e-2)[0][0]))
+
+
+def penalty_factor(rare: float, excess: float, least: float = 0.0) -> float:
+    """Penalty in units of the noise level: 0.7 to 1.1 as a rule, 1.48 for heterogeneous records.
 
     With Gaussian noise a penalty below its norm gives the smallest error, unless the signal is
-    weaker than the noise: `least` (`least_risk`) tells.  Both ends were measured (docs/method.md).
+    weaker than the noise: `least` (`least_risk`) tells.  Where codes are rare (`rarity`) and
+    records differ beyond chance (`excess_noise`), cliques of single records stand above the norm.
+    Both ends were measured (docs/method.md).
     """
-    return max(float(np.clip(FREE_DIAGONAL * least, 0.65, 1.1)), 0.65 + 1.15 * rare)
+    common = float(np.clip(FREE_DIAGONAL * least, LEAST, 1.1))
+    return max(common, LEAST + (1.48 - LEAST) * excess * min(1.0, 1.6 * rare))
 
 
 def relief(values: np.ndarray, noise: float, rare: float) -> np.ndarray:
