@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint bench solver relations clean
+.PHONY: help install demo test lint bench solver relations simulate postgres clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,13 +34,20 @@ $(VENV)/.rivals: $(VENV)/.installed
 demo: $(VENV)/.installed ## a simulated two-site study, from records to nearest codes
 	@$(BIN)/daniel demo
 
-test: lint ## lint, types and the test suite
+test: lint postgres ## lint, types and the test suite
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.installed ## ruff and mypy
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# A real server for the tests of `daniel prepare`; without one, and where it cannot be installed, they skip.
+postgres:
+	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
+	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	    { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends postgresql >/dev/null; }; } || \
+	  echo "PostgreSQL could not be installed: its tests are skipped."
 
 bench: $(VENV)/.installed ## speed: one gradient sweep against its bare matrix products
 	@mkdir -p results
@@ -53,6 +60,9 @@ solver: $(VENV)/.installed ## speed: the default solver against the paper's desc
 
 relations: $(VENV)/.rivals ## quality: known-pair AUC of daniel and every rival
 	$(BIN)/python -m benchmarks.relations
+
+simulate: $(VENV)/.installed ## the paper's simulation study, about an hour and a half on two cores
+	$(BIN)/daniel simulate --jobs 2
 
 clean: ## remove .venv, caches and builds
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -8,6 +8,7 @@ there.  The figures are read back from the written files by SQL, not taken from 
 """
 
 import argparse
+import os
 import platform
 import resource
 import subprocess
@@ -32,7 +33,7 @@ from daniel.evaluate.relations import relation_auc
 from daniel.evaluate.rivals import PPMISVD
 
 matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402 - the backend is chosen first
+import matplotlib.pyplot as plt
 
 OUT = Path(__file__).parent.parent / "results" / "cohort"
 COMMAND = Path(sys.executable).with_name("daniel")
@@ -93,7 +94,7 @@ def draw(Z: sp.csr_array, records: pd.DataFrame, codes: list[str], path: Path) -
         axes[1, 1].axvline(mean, color=COLORS[k], ls=":", label=f"published mean {mean:.1f}")
         size = np.diff(Z[here].indptr)
         label = f"hospital-{h}, mean {size.mean():.1f}"
-        axes[1, 2].hist(size, np.arange(0.5, 90), histtype="step", color=COLORS[k], label=label)
+        axes[1, 2].hist(size, np.arange(0.5, 110), histtype="step", color=COLORS[k], label=label)
     axes[1, 1].set(xlabel="half-years with a record", ylabel="patients")
     axes[1, 2].set(xlabel="codes in a record", ylabel="records", yscale="log")
     for axis in axes[1, 1:]:
@@ -144,7 +145,7 @@ def markdown(facts: dict[str, Any]) -> str:
         "# The cohort of the paper's size",
         "",
         f"`python -m benchmarks.cohort`, daniel {version('daniel')}, Python "
-        f"{platform.python_version()}, numpy {version('numpy')}, {platform.machine()}.",
+        f"{platform.python_version()}, numpy {version('numpy')}, {os.cpu_count()} cores.",
         "",
         f"`daniel cohort --paper` took {facts['seconds']:.0f} s and {facts['memory']:.0f} MB.",
         "",

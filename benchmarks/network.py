@@ -9,15 +9,13 @@ numbers.  What the sites compute is left out: this measures the road, not the jo
 
 import argparse
 import os
-import platform
-import signal
 import socket
 import subprocess
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -39,9 +37,9 @@ class RandomAnswer(SiteExecutor):
     """A site that answers random numbers of the right size."""
 
     @staticmethod
-    def make(kit: kits.Kit, start: bytes, by: str) -> bytes:
-        p = len(start) // (2 * D * 4)
-        return np.random.default_rng().random(p * (p + 1) // 2).tobytes()
+    def make(kit: kits.Kit, start: Path, out: Path, by: str) -> None:
+        p = start.stat().st_size // (2 * D * 4)
+        np.random.default_rng().random(p * (p + 1) // 2).tofile(out)
 
 
 class Memory(threading.Thread):
@@ -112,14 +110,15 @@ def running(network: Path) -> Iterator[dict[str, subprocess.Popen[bytes]]]:
                 env=environment,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
             )
         if len(run.wait_for_sites(network, 60)) < len(SITES):
             raise SystemExit("not all sites have connected within a minute")
         yield processes
     finally:
         for process in processes.values():
-            os.killpg(process.pid, signal.SIGKILL)
+            for child in (*psutil.Process(process.pid).children(recursive=True), process):
+                with suppress(psutil.NoSuchProcess):
+                    child.kill()
             process.wait()
 
 
@@ -136,8 +135,7 @@ def measure(network: Path, p: int) -> list[str]:
         memory.running = False
         memory.join()
     done.check()
-    inboxes = [network / "sites" / site / "inbox" / "start.daniel" for site in SITES]
-    first = min(path.stat().st_mtime for path in inboxes)
+    first = min(path.stat().st_mtime for path in network.glob("sites/*/inbox/*.daniel"))
     last = max(path.stat().st_mtime for path in (done.folder / "status.json", *done.answers))
     peaks = memory.of("exchange")
     return [
@@ -174,12 +172,13 @@ def main() -> None:
             rows.append(measure(make_network(Path(folder)), p))
         print(*rows[-1], sep="  ")
     table = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    cores = os.cpu_count()
     text = f"""# One exchange over NVIDIA FLARE
 
-Server and three sites, mutual TLS, own processes, on one machine with {os.cpu_count()} cores
-({platform.machine()}), written by `python -m benchmarks.network`. The exchange runs from the first start at
-a site to the last answer on the hub's disk; the site's own work is replaced by drawing random numbers. The
-whole command also deploys the job, and waits for FLARE to end it. Memory is each process's largest.
+Server and three sites, mutual TLS, own processes, on one machine with {cores} cores, written by
+`python -m benchmarks.network`. The exchange runs from the first start at a site to the last answer
+on the hub's disk; drawing random numbers stands for the site's own work. The whole command also
+deploys the job. Memory is the largest of each process.
 
 {table}
 """

@@ -14,7 +14,9 @@ _HOME = {
     "FormatError": "daniel.errors",
     "InputError": "daniel.errors",
     "MissingDependencyError": "daniel.errors",
+    "NetworkError": "daniel.errors",
     "ParameterError": "daniel.errors",
+    "ReleaseError": "daniel.errors",
     "Study": "daniel.study",
     "diagnose": "daniel.diagnosis",
 }

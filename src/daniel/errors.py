@@ -7,6 +7,8 @@
     ├── ParameterError(DanielError, ValueError)          a parameter has a value that cannot work
     ├── DivergenceError(DanielError, ArithmeticError)    a solver left the finite numbers
     ├── FormatError(DanielError, ValueError)             a file is unreadable, or of another version
+    ├── ReleaseError(DanielError, PermissionError)       the gate of a site lets nothing out
+    ├── NetworkError(DanielError, ConnectionError)       a network or one of its sites is silent
     └── MissingDependencyError(DanielError, ImportError) an optional package is not installed
 
 Each also is the built-in exception a reader would expect, so ``except ValueError`` keeps working.
@@ -21,7 +23,9 @@ __all__ = [
     "FormatError",
     "InputError",
     "MissingDependencyError",
+    "NetworkError",
     "ParameterError",
+    "ReleaseError",
 ]
 
 
@@ -60,6 +64,14 @@ class DivergenceError(DanielError, ArithmeticError):
 
 class FormatError(DanielError, ValueError):
     """A file cannot be read: damaged, of another kind, or written by another format version."""
+
+
+class ReleaseError(DanielError, PermissionError):
+    """The gate of a site lets nothing out: too few patients, no approval, or released before."""
+
+
+class NetworkError(DanielError, ConnectionError):
+    """The network does not answer, or an answer of a site is missing."""
 
 
 class MissingDependencyError(DanielError, ImportError):

@@ -61,6 +61,7 @@ class Options:
     max_iter: int = 200
     tol: float = 1e-5
     dtype: type = np.float32
+    noise: float = 0.0  # norm of the noise that was added to the mean derivative of the answers
     progress: Callable[[int, float], None] | None = None
 
 
@@ -221,7 +222,7 @@ def finish(
     # All records show components that the hub alone could not; they stand in a proximal step from
     # the start.
     target = (U0 @ moved.V.T).astype(np.float64) - _relations(mean, coords, counts, total)
-    noise = noise_level(counts, total, coords.scale, rng)
+    noise = float(np.hypot(noise_level(counts, total, coords.scale, rng), options.noise))
     rare = rarity(counts, total)
     first = _first(target, noise, rare, _excess(hub, rare, rng), options, rng)
     if independent and options.damping is None:

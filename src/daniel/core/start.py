@@ -145,11 +145,26 @@ def _permuted_norm(
         v = v.ravel()
         return scaled.T @ (scaled @ v) / n - center * (center @ v) - own * v
 
+    return _outermost(apply, p, "LA", rng, tol=1e-3)
+
+
+def _outermost(
+    apply: Callable[[np.ndarray], np.ndarray],
+    p: int,
+    which: str,
+    rng: np.random.Generator,
+    *,
+    tol: float,
+) -> float:
+    """The largest ("LA") eigenvalue, or the one of largest size ("LM"), of a symmetric map."""
     if p < 10:
-        return float(np.linalg.eigvalsh(np.column_stack([apply(e) for e in np.eye(p)]))[-1])
+        value = np.linalg.eigvalsh(np.column_stack([apply(e) for e in np.eye(p)]))
+        return float(value[-1] if which == "LA" else max(value[-1], -value[0]))
     operator = LinearOperator((p, p), matvec=apply, dtype=np.float64)
-    top = eigsh(operator, k=1, which="LA", v0=rng.standard_normal(p), tol=1e-3)[0]
-    return float(top[0])
+    try:
+        return float(eigsh(operator, k=1, which=which, v0=rng.standard_normal(p), tol=tol)[0][0])
+    except ArpackError:  # Lanczos cannot start on a zero matrix
+        return 0.0
 
 
 def expected_together(counts: np.ndarray, total: float) -> np.ndarray:
@@ -205,10 +220,7 @@ def _signed_norm(
         product = scaled.T @ (e * (scaled @ v)) - first * level
         return (product - center * (first @ v - e.sum() * level) - own * v) / weight.sum()
 
-    if p < 10:
-        return float(np.linalg.norm(np.column_stack([apply(c) for c in np.eye(p)]), 2))
-    operator = LinearOperator((p, p), matvec=apply, dtype=np.float64)
-    return float(abs(eigsh(operator, k=1, which="LM", v0=rng.standard_normal(p), tol=1e-2)[0][0]))
+    return abs(_outermost(apply, p, "LM", rng, tol=1e-2))
 
 
 def penalty_factor(rare: float, excess: float, least: float = 0.0) -> float:

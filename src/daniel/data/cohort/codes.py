@@ -16,7 +16,7 @@ DEMENTIA_FAMILY = 290
 FAMILY_SIZE, CLASS_SIZE = 6, 7  # means
 FIRST_FAMILY, LAST_FAMILY = 8, 999
 FIRST_DRUG = 9_000_001
-FEWEST, MOST = 20, 5_000
+FEWEST, MOST = 40, 5_000
 LARGEST_GROUP = 10
 
 
@@ -46,14 +46,18 @@ class CodeBook:
         return np.flatnonzero(self.group == group)
 
 
-def make_codebook(n_phecode: int, n_ccs: int, n_rxnorm: int, rng: np.random.Generator) -> CodeBook:
-    """Families, procedures and classes of random sizes; family 0 is 290, which holds dementia."""
+def check_numbers(n_phecode: int, n_ccs: int, n_rxnorm: int) -> None:
+    """Refuse numbers of codes that cannot be named, or that leave a vocabulary out."""
     total = n_phecode + n_ccs + n_rxnorm
     if not FEWEST <= total <= MOST or min(n_phecode, n_ccs, n_rxnorm) < 2:
         raise ParameterError(
             f"The cohort was asked for {total:,} codes: give it {FEWEST} to {MOST:,}, "
             "and at least two of each vocabulary."
         )
+
+
+def make_codebook(n_phecode: int, n_ccs: int, n_rxnorm: int, rng: np.random.Generator) -> CodeBook:
+    """Families, procedures and classes of random sizes; family 0 is 290, which holds dementia."""
     families = group_sizes(n_phecode, FAMILY_SIZE, rng)
     classes = group_sizes(n_rxnorm, CLASS_SIZE, rng)
     rows = [

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from daniel.data.cohort.events import ADMISSION, DEATH, UnitEvents
 from daniel.data.cohort.patients import HospitalLaw
@@ -124,12 +124,9 @@ def write_truth(folder: Path, truth: Truth, laws: list[HospitalLaw]) -> None:
         "frailty": truth.frailty,
         "keep": truth.keep,
     }
-    header = {"format": str(FORMAT), "codes": json.dumps(truth.book.names)}
-    save_file(
-        {k: np.ascontiguousarray(v) for k, v in arrays.items()},
-        folder / "embedding.safetensors",
-        metadata=header,
-    )
+    header = json.dumps({"format": FORMAT, "codes": truth.book.names})  # one key: always one order
+    plain = {name: np.ascontiguousarray(values) for name, values in arrays.items()}
+    (folder / "embedding.safetensors").write_bytes(save(plain, metadata={"daniel": header}))
     book = truth.book
     codes = pd.DataFrame(
         {

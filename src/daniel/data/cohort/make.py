@@ -12,13 +12,25 @@ from typing import Any, TypeVar
 import numpy as np
 
 from daniel.data import sitefolder
-from daniel.data.cohort import files
-from daniel.data.cohort.events import UnitEvents, date_unit
+from daniel.data.cohort.codes import check_numbers
+from daniel.data.cohort.events import ADMISSION_RATE, ADMISSION_SLOPE, UnitEvents, date_unit
+from daniel.data.cohort.files import (
+    subject_ids,
+    write_about,
+    write_data,
+    write_metadata,
+    write_patients,
+    write_truth,
+)
 from daniel.data.cohort.patients import (
+    AFTER_ONSET,
+    ONSET_RATE,
+    ONSET_SLOPE,
     UNIT,
     Histories,
     HospitalLaw,
     UnitRecords,
+    check_total,
     draw_unit,
     make_histories,
     make_law,
@@ -36,6 +48,13 @@ PAPER_RECORDS = (400_904, 505_626)
 CODES_PER_RECORD = 15.0
 REPEATS = 1.3  # events of a code in a window, unless a number of events is asked for
 LEAST_REPEATS = 1.1  # a number of events must leave room for codes beyond the mean
+HAZARDS = {
+    "onset_rate": ONSET_RATE,
+    "onset_slope": ONSET_SLOPE,
+    "dementia_code_after_onset": AFTER_ONSET,
+    "admission_rate": ADMISSION_RATE,
+    "admission_slope": ADMISSION_SLOPE,
+}
 DATES = 5  # stream of random numbers
 AHEAD = 8  # units that wait for their turn
 
@@ -64,9 +83,12 @@ class Options:
             raise ParameterError("A hospital without patients was asked for: give each at least 1.")
         if len(self.records) != len(self.patients):
             raise ParameterError("records and patients must have one number for each hospital.")
-        if not 1 <= self.codes_per_record <= sum(self.codes) / 10:
+        for n, total in zip(self.patients, self.records, strict=True):
+            check_total(n, total)
+        check_numbers(*self.codes)
+        if not 1 <= self.codes_per_record <= sum(self.codes) / 25:
             raise ParameterError(
-                f"codes_per_record is {self.codes_per_record:g}: expected 1 to a tenth of the "
+                f"codes_per_record is {self.codes_per_record:g}: expected 1 to a 25th of the "
                 f"{sum(self.codes):,} codes."
             )
         if self.seed < 0:
@@ -97,6 +119,9 @@ def read_options(
     The paper's sizes are n_1 and n_2 of its section on the EHR data; its appendix has other numbers
     of records (505,626 and 101,093).
     """
+    for name, value in (("records_per_patient", records_per_patient), ("events", events)):
+        if value is not None and not np.isfinite(value):
+            raise ParameterError(f"{name} is {value}: expected a number.")
     events = None if events is None else round(events)
     if paper:
         given = (hospitals, patients or None, records_per_patient, codes, codes_per_record)
@@ -110,9 +135,11 @@ def read_options(
     n = tuple(patients) or (2_000,)
     if hospitals is None:
         hospitals = max(2, len(n))
+    if hospitals < 1:
+        raise ParameterError(f"hospitals is {hospitals}: expected at least 1.")
     if len(n) == 1:
         n *= hospitals
-    if len(n) != hospitals or hospitals < 1:
+    if len(n) != hospitals:
         raise ParameterError(
             f"{len(n)} numbers of patients were given for {hospitals} hospitals: "
             "give one for all of them, or one for each."
@@ -176,13 +203,17 @@ class _Maker:
                 len(histories),
             )
         )
-        files.write_truth(self.out / "truth", truth, laws)
+        write_truth(self.out / "truth", truth, laws)
         hospitals, outcomes = zip(
             *map(partial(self._hospital, truth), laws, histories), strict=True
         )
-        files.write_patients(self.out / "truth", _joined(outcomes))
-        about = {"options": asdict(options), "hospitals": list(hospitals)}
-        files.write_about(self.out, about)
+        write_patients(self.out / "truth", _joined(outcomes))
+        about = {
+            "options": asdict(options),
+            "hospitals": list(hospitals),
+            "hazards": None if options.pure else HAZARDS,
+        }
+        write_about(self.out, about)
         return about
 
     def _hospital(
@@ -205,8 +236,8 @@ class _Maker:
                 outcomes.append(events.outcome)
                 yield k * UNIT, events
 
-        n_events = files.write_data(self.out / name, law.number, truth.book.names, units())
-        files.write_metadata(self.out / name, truth, name)
+        n_events = write_data(self.out / name, law.number, truth.book.names, units())
+        write_metadata(self.out / name, truth, name)
         found = {
             "name": name,
             "patients": n,
@@ -216,7 +247,7 @@ class _Maker:
         }
         who = {
             "hospital": np.full(n, name),
-            "subject_id": files.subject_ids(law.number, np.arange(n)),
+            "subject_id": subject_ids(law.number, np.arange(n)),
             "care": history.care,
             "risk": risk,
         }

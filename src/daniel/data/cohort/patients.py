@@ -1,7 +1,7 @@
 """The patients of a hospital: how many records each has, and what stands in them.
 
 A patient's records are successive states of one chain of law.py, so each of them has the law of the
-hospital and of the patient's care.  Care comes in four intensities, which differ in intercepts
+hospital and of the patient's care.  Care comes in six intensities, which differ in intercepts
 alone; codes per record get their long tail from it.
 
 Dementia divides a patient's records into stages.  Before onset PheCode:290.1 is held absent; each
@@ -22,8 +22,8 @@ from daniel.errors import ParameterError
 MAX_WINDOWS = 22  # half-years of 2011 to 2021
 EVENNESS = 3.0  # smaller: patients differ more in their numbers of records
 UNIT = 256  # patients that are drawn together, with a random stream of their own
-CARE = np.array([0.45, 0.85, 1.5, 2.6])  # codes in a record, light to intensive, before scaling
-CARE_SHARE = np.array([0.35, 0.35, 0.2, 0.1])
+CARE = np.array([0.35, 0.6, 0.95, 1.5, 2.3, 3.5])  # codes in a record, light to intensive
+CARE_SHARE = np.array([0.2, 0.27, 0.23, 0.16, 0.09, 0.05])  # of patients
 BURN_IN = 30
 MEMORY = 0.7  # of the latent patient, from one record to the next
 ONSET_RATE = 0.06  # per record, at the mean risk
@@ -85,13 +85,17 @@ def make_law(truth: Truth, number: int, codes_per_record: float, *, pure: bool) 
     return HospitalLaw(number, np.stack(c), np.stack(mu), pools, pure)
 
 
-def make_histories(patients: int, records: int, seed: int, number: int, *, pure: bool) -> Histories:
-    """Numbers of records that sum to `records`, 1 to MAX_WINDOWS each, and care."""
+def check_total(patients: int, records: int) -> None:
+    """Refuse a number of records that the patients cannot have."""
     if not patients <= records <= patients * MAX_WINDOWS:
         raise ParameterError(
             f"{records:,} records of {patients:,} patients cannot be: a patient has 1 to "
             f"{MAX_WINDOWS} half-years."
         )
+
+
+def make_histories(patients: int, records: int, seed: int, number: int, *, pure: bool) -> Histories:
+    """Numbers of records that sum to `records`, 1 to MAX_WINDOWS each, and care."""
     rng = _stream(seed, HISTORY, number, 0)
     share = (records / patients - 1) / (MAX_WINDOWS - 1)
     chance = rng.beta(EVENNESS * share + 1e-9, EVENNESS * (1 - share) + 1e-9, patients)
@@ -117,15 +121,19 @@ class _Unit:
         self.truth, self.law = truth, law
         self.counts, care = histories.counts[here], histories.care[here]
         self.rng = _stream(truth.seed, CHAIN, law.number, unit)
-        start = [law.pools[k][:, self.rng.integers(law.pools[k].shape[1])] for k in care]
-        Z = np.stack(start, axis=1).astype(np.float32)
+        self.dementia = truth.book.dementia
+        Z = np.stack([self._start(law.pools[k]) for k in care], axis=1).astype(np.float32)
         self.chain = Chain(truth.couplings, np.ascontiguousarray(law.c.T[:, care]), Z, self.rng)
         self.n = self.counts.size
         self.alive = np.arange(self.n)
         self.onset = np.full(self.n, -1)
         self.frailty, self.seen = np.zeros(self.n), np.zeros(self.n)
         self.keep = truth.keep[:, None].astype(np.float32)
-        self.dementia = truth.book.dementia
+
+    def _start(self, pool: np.ndarray) -> np.ndarray:
+        """A record of the pool, before onset one without dementia: a refused draw keeps it."""
+        fits = np.ones(pool.shape[1], bool) if self.law.pure else pool[self.dementia] == 0
+        return pool[:, self.rng.choice(np.flatnonzero(fits))]
 
     def run(self) -> UnitRecords:
         for _ in range(BURN_IN):

@@ -73,9 +73,9 @@ class Truth:
     """Codes and couplings of a study; hospitals differ from each other only in intercepts.
 
     couplings: W (p, d).  listed (p, d): codes of each condition, also those whose link is empty.
-    log_rate (p,): how common codes are, up to a constant; everyday (p,): the most
-    common ones.  keep (p,): chance of a code to stay as
-    it is from one window to the next.  frailty (d,): direction of the risk of admission.
+    log_rate (p,): how common codes are, up to a constant; everyday (p,): the most common ones.
+    keep (p,): chance of a code to stay as it is from one window to the next.  frailty (d,):
+    direction of the risk of admission.
     """
 
     book: CodeBook

@@ -1,0 +1,150 @@
+"""What the gate costs: known-pair AUC of 12 sites of emergency visits under each control.
+
+    python -m benchmarks.federation              about ten minutes on two cores
+    python -m benchmarks.federation --only masked open11
+
+Each row is a whole exchange between the sites (start, answers through the gate, finish).  A code
+that is dropped has no vector: its pairs count as undecided (AUC 0.5).  Results go to
+results/federation/: one CSV line per row and relation, written as it ends (a run goes on where it
+stopped), and price.md.
+"""
+
+import argparse
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+
+from benchmarks import problems
+from benchmarks.problems import Problem
+from daniel import CodeMatrix, Daniel, Study
+from daniel.evaluate.relations import relation_auc
+from daniel.federated import protocol
+from daniel.study import Codes, Disclosure
+
+OUT = Path(__file__).parent.parent / "results" / "federation"
+SEED, DRAWS = 0, 20
+CLIP = 200.0
+Row = tuple[str, Callable[[Problem], Daniel]]
+
+
+def _pooled(problem: Problem) -> Daniel:
+    return Daniel(random_state=SEED).fit(CodeMatrix(problem.Z, tuple(problem.codes)))
+
+
+def _plain(problem: Problem) -> Daniel:
+    records = CodeMatrix(problem.Z, tuple(problem.codes))
+    return Daniel(random_state=SEED).fit(records, sites=problem.sites)
+
+
+def _gate(**terms: object) -> Callable[[Problem], Daniel]:
+    """A whole exchange under these terms of disclosure."""
+
+    def run(problem: Problem) -> Daniel:
+        codes = tuple(problem.codes)
+        sites = {
+            str(name): CodeMatrix(sp.csr_array(problem.Z[problem.sites == name]), codes)
+            for name in np.unique(problem.sites)
+        }
+        study = Study(name=problem.name, codes=Codes(names=codes))
+        disclosure = replace(Disclosure(), **terms)  # type: ignore[arg-type]
+        return protocol.fit(sites, replace(study, disclosure=disclosure))[0]
+
+    return run
+
+
+ROWS: dict[str, Row] = {
+    "pooled": ("all records in one place", _pooled),
+    "plain": ("one shot, no gate", _plain),
+    "masked": ("masked, floor 11 on the total (default)", _gate()),
+    "open3": ("open, floor 3 at each site", _gate(release="open", floor=3)),
+    "open5": ("open, floor 5 at each site", _gate(release="open", floor=5)),
+    "open11": ("open, floor 11 at each site", _gate(release="open", floor=11)),
+} | {
+    f"eps{epsilon}": (
+        f"masked, epsilon {epsilon}, clip {CLIP:g}",
+        _gate(epsilon=float(epsilon), clip=CLIP),
+    )
+    for epsilon in (8, 4, 2, 1)
+}
+
+
+def embedding(model: Daniel, codes: list[str]) -> np.ndarray:
+    """(p, d) vectors of all codes; a code that the model dropped has the zero vector."""
+    position = {code: j for j, code in enumerate(codes)}
+    out = np.zeros((len(codes), model.embedding_.shape[1]))
+    out[[position[code] for code in model.feature_names_in_]] = model.embedding_
+    return out
+
+
+def run(problem: Problem, names: list[str], path: Path) -> None:
+    """Score the rows that the file does not hold yet; append each as it ends."""
+    done = set(pd.read_csv(path)["row"]) if path.exists() else set()
+    for name in names:
+        if name in done:
+            continue
+        begin = time.perf_counter()
+        model = ROWS[name][1](problem)
+        seconds = time.perf_counter() - begin
+        vectors = embedding(model, problem.codes)
+        table = relation_auc(
+            vectors, problem.codes, problem.pairs, draws=DRAWS, random_state=SEED
+        ).reset_index()
+        table.insert(0, "row", name)
+        table["codes"], table["seconds"] = model.n_features_in_, round(seconds, 1)
+        table.round(4).to_csv(path, mode="a", header=not path.exists(), index=False)
+        scores = "  ".join(f"{r.relation} {r.auc:.3f}" for r in table.itertuples())
+        print(f"{ROWS[name][0]:42s} {seconds:6.1f} s  {scores}", flush=True)
+
+
+def markdown(results: pd.DataFrame, problem: Problem) -> str:
+    """The table: one row a control, one column a relation."""
+    auc = results.pivot(index="row", columns="relation", values="auc")
+    auc = auc[list(dict.fromkeys(results["relation"]))]
+    codes = results.groupby("row")["codes"].first()
+    lines = [
+        "# What the gate costs",
+        "",
+        f"`python -m benchmarks.federation`, daniel {version('daniel')}, Python "
+        f"{platform.python_version()}. Area under the ROC curve of known relations, "
+        f"{len(set(problem.sites))} sites of emergency visits, {problem.Z.shape[0]:,} records, "
+        f"{problem.Z.shape[1]:,} codes. A dropped code has no vector, and its pairs count as "
+        "undecided (0.5).",
+        "",
+        "| release | " + " | ".join(auc.columns) + " | codes kept |",
+        "|---|" + "---|" * (auc.shape[1] + 1),
+    ]
+    for name, (label, _) in ROWS.items():
+        if name in auc.index:
+            cells = " | ".join(f"{value:.3f}" for value in auc.loc[name])
+            lines.append(f"| {label} | {cells} | {codes[name]} |")
+    if {"plain", "masked"} <= set(auc.index):
+        cost = (auc.loc["plain"] - auc.loc["masked"]).max()
+        lines += ["", f"The default gate costs at most {cost:.3f} against one shot without a gate."]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--out", type=Path, default=OUT)
+    arguments = parser.parse_args()
+    if not problems.available():
+        raise SystemExit("The data folder was not found: set DANIEL_DATA to where it lies.")
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    problem = problems.load("visits")
+    path = arguments.out / "price.csv"
+    run(problem, arguments.only, path)
+    text = markdown(pd.read_csv(path), problem)
+    (arguments.out / "price.md").write_text(text, encoding="utf-8")
+    print(f"\n{text}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,22 @@
+"""`daniel fit`."""
+
+from pathlib import Path
+
+import typer
+
+from daniel.cli.app import app
+
+
+@app.command()
+def fit(
+    sites: list[Path] = typer.Argument(help="Site folders, all on this machine."),
+    study: Path = typer.Option(Path("study.toml"), help="The study file."),
+    out: Path = typer.Option(Path("model"), help="The model folder to write."),
+) -> None:
+    """Start, answers and finish on one machine."""
+    from daniel.federated import folder
+    from daniel.study import Study
+
+    report = folder.fit(sites, Study.load(study), out)
+    typer.echo(report.to_markdown())
+    typer.echo(f"Wrote {out}.")

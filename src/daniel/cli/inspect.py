@@ -1,0 +1,19 @@
+"""`daniel inspect`."""
+
+from pathlib import Path
+
+import typer
+
+from daniel.cli.app import app
+
+
+@app.command()
+def inspect(
+    file: Path = typer.Argument(help="Any file or folder that daniel wrote."),
+    study: Path | None = typer.Option(None, help="The study file, to check the signature."),
+) -> None:
+    """Say in plain words what a file is, who made it, and what it does not hold."""
+    from daniel.federated.describe import describe
+    from daniel.study import Study
+
+    typer.echo(describe(file, None if study is None else Study.load(study)))

@@ -1,0 +1,29 @@
+"""`daniel validate`."""
+
+from pathlib import Path
+
+import typer
+
+from daniel.cli.app import app
+
+
+@app.command()
+def validate(
+    model: Path = typer.Argument(help="A model folder, or a model file."),
+    site: Path = typer.Argument(help="A site folder."),
+    floor: int = typer.Option(11, min=1, help="Nothing is told of fewer patients than this."),
+    out: Path | None = typer.Option(None, help="Write the numbers as JSON too."),
+) -> None:
+    """Score a finished model on a site's records: aggregate numbers only."""
+    import json
+    from dataclasses import asdict
+
+    from daniel.data import read_site
+    from daniel.federated.files import write_file
+    from daniel.federated.folder import read_model
+    from daniel.federated.validate import validate as run
+
+    result = run(read_model(model), read_site(site), floor)
+    typer.echo(result.to_text())
+    if out is not None:
+        write_file(out, json.dumps(asdict(result), indent=1).encode() + b"\n")

@@ -1,0 +1,1 @@
+"""One round between hospitals: messages, masks, the release gate, and the protocol."""

@@ -1,0 +1,91 @@
+"""Files that appear whole or not at all, and a reader that knows its limit beforehand."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from daniel.errors import FormatError, InputError
+
+
+def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
+    """Write to a temporary name beside the target, force it to the disk, then rename."""
+    path = path.absolute()
+    if not path.parent.is_dir():
+        raise InputError(f"The folder {path.parent} does not exist; make it first.")
+    remove_abandoned(path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except OSError as error:
+        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_folder(out: Path, mark: str) -> Iterator[Path]:
+    """A folder to fill, which takes the place of `out` when the block ends well.
+
+    An `out` that holds the file `mark` is an older one of the same kind, and is replaced.
+    """
+    out = out.absolute()
+    if out.exists() and not (out / mark).is_file() and (not out.is_dir() or any(out.iterdir())):
+        raise InputError(f"{out} exists already and is something else: choose another name.")
+    if not out.parent.is_dir():
+        raise InputError(f"The folder {out.parent} does not exist; make it first.")
+    remove_abandoned(out)
+    part, old = (out.with_name(f".{out.name}.{w}.{os.getpid()}.part") for w in ("new", "old"))
+    try:
+        part.mkdir()
+        yield part
+        if out.exists():
+            os.replace(out, old)
+        os.replace(part, out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
+
+
+def remove_abandoned(path: Path) -> None:
+    """Temporary files and folders of runs that were killed."""
+    for part in path.parent.glob(f".{path.name}.*.part"):
+        pid = part.name.split(".")[-2]
+        if pid.isdigit() and not _runs(int(pid)):
+            if part.is_dir():
+                shutil.rmtree(part, ignore_errors=True)
+            else:
+                part.unlink(missing_ok=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)  # sends nothing
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def read_file(path: Path, limit: int) -> bytes:
+    """The content of a file of at most `limit` bytes; its size is looked at before it is read."""
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > limit:
+                raise FormatError(
+                    f"{path.name} has {size:,} bytes, and at most {limit:,} were expected: it is "
+                    "not a file of this study."
+                )
+            return file.read(limit + 1)
+    except FileNotFoundError:
+        raise FormatError(f"There is no file {path}.") from None
+    except OSError:
+        raise FormatError(f"{path} cannot be read.") from None

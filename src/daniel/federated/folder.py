@@ -1,0 +1,274 @@
+"""The exchange as files: site folders and keys in; starts, answers and model folders out.
+
+A model folder holds model.safetensors, codes.tsv, embedding.tsv, embedding.parquet, report.json and
+report.md.  Everything appears whole or not at all.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pyarrow.parquet as pq
+
+from daniel.data.sitefolder import read_info, read_site
+from daniel.errors import DanielError, FormatError, InputError
+from daniel.estimator import Daniel
+from daniel.federated import messages, protocol
+from daniel.federated.files import new_folder, read_file, write_file
+from daniel.federated.keys import SiteKey, read_key
+from daniel.federated.ledger import Ledger
+from daniel.federated.messages import Message
+from daniel.federated.release import Parcel
+from daniel.federated.report import Report
+from daniel.federated.sealed import HEAD, is_sealed, seal, unseal
+from daniel.federated.terms import hub_of
+from daniel.matrix import CodeMatrix
+from daniel.study import Study
+
+MODEL, REPORT = "model.safetensors", "report.json"
+RECORDS = ("window", "omop")  # parts of a study that make records; codes and maps beside them
+
+
+@dataclass(frozen=True)
+class SiteFiles:
+    """What a site keeps: its name, its records, its keys and the log beside them."""
+
+    name: str
+    matrix: CodeMatrix
+    key: SiteKey
+    ledger: Ledger
+
+
+def open_site(folder: Path, study: Study, key: Path | None) -> SiteFiles:
+    """Read a site folder and its key file, NAME.key in the working folder unless given."""
+    name = site_name(folder, study)
+    path = Path(f"{name}.key") if key is None else key
+    if not path.exists():
+        raise InputError(f"There is no key file {path}: name it with --key, or run `daniel keys`.")
+    keys = read_key(path)
+    if keys.name != name:
+        raise InputError(f"{path} holds the keys of {keys.name!r}, and the records are {name!r}'s.")
+    return SiteFiles(name, read_site(folder), keys, Ledger.beside(path))
+
+
+def site_name(folder: Path, study: Study) -> str:
+    """The site of a folder whose records were made as the study says."""
+    info = read_info(folder)
+    try:
+        made = json.loads((folder / "study.json").read_bytes())
+        now = json.loads(study.canonical)
+        same = all(made[part] == now[part] for part in RECORDS)
+        same = same and [m["target"] for m in made["maps"]] == [m["target"] for m in now["maps"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise FormatError(f"{folder} is damaged: make it again with `daniel prepare`.") from None
+    if not same:
+        raise InputError(
+            f"The records of {folder} were made with other windows, tables or maps than this "
+            "study's: run `daniel prepare` again with this study."
+        )
+    return str(info["site"])
+
+
+# --- the three steps ------------------------------------------------------------------------------
+
+
+def write_start(
+    folder: Path,
+    study: Study,
+    out: Path,
+    *,
+    key: Path | None = None,
+    model: Path | None = None,
+    round: int = 1,
+) -> Message:
+    """`protocol.start` to a file; model: the folder of the round before."""
+    site = open_site(folder, study, key)
+    previous = None if model is None else read_model(model)
+    data = protocol.start(site.matrix, study, site.key, previous=previous, round=round)
+    message = messages.read(data)
+    write_file(out, data)
+    site.ledger.written(message.manifest, message.manifest.payload, message.sha256)
+    return message
+
+
+def preview(folder: Path, study: Study, start: Path, *, key: Path | None = None) -> Parcel:
+    """What `write_answer` would let out."""
+    site = open_site(folder, study, key)
+    return protocol.preview(site.matrix, study, read_file(start, _limit(study)), site.key)
+
+
+def write_answer(
+    folder: Path,
+    study: Study,
+    start: Path,
+    out: Path,
+    *,
+    approved_by: str,
+    key: Path | None = None,
+    sealed: bool = False,
+) -> Message:
+    """`protocol.answer` to a file; the log knows of it before and after it has its name."""
+    site = open_site(folder, study, key)
+    opening = read_file(start, _limit(study))
+    parcel = protocol.preview(site.matrix, study, opening, site.key)
+    data = parcel.send(site.key, approved_by=approved_by, ledger=site.ledger, out=out)
+    message = messages.read(data)
+    if sealed:
+        data = seal(data, hub_of(study))
+    write_file(out, data)
+    digest = hashlib.sha256(data).hexdigest()
+    site.ledger.written(message.manifest, message.manifest.payload, digest)
+    return message
+
+
+def write_model(
+    folder: Path,
+    study: Study,
+    start: Path,
+    answers: Sequence[Path],
+    out: Path,
+    *,
+    key: Path | None = None,
+) -> Report:
+    """`protocol.finish` to a model folder; an older model folder there is replaced."""
+    name = site_name(folder, study)
+    if study.site(name).role != "hub":
+        raise InputError(f"{name!r} is not the hub of this study: only the hub finishes.")
+    limit = _limit(study)
+    opening = read_file(start, limit)
+    files = [read_file(path, limit) for path in answers]
+    keys = open_site(folder, study, key).key if any(map(is_sealed, files)) else None
+    model, report = protocol.finish(read_site(folder), study, opening, files, keys)
+    save_model(model, report, out)
+    return report
+
+
+def fit(folders: Sequence[Path], study: Study, out: Path) -> Report:
+    """`protocol.fit` of several site folders on this machine."""
+    names = [site_name(folder, study) for folder in folders]
+    if len(set(names)) < len(names):
+        raise InputError("Two of the folders are of the same site: give each site once.")
+    matrices = {name: read_site(folder) for name, folder in zip(names, folders, strict=True)}
+    model, report = protocol.fit(matrices, study)
+    save_model(model, report, out)
+    return report
+
+
+def _limit(study: Study) -> int:
+    return messages.largest(len(study.codes.names)) + HEAD + 16
+
+
+# --- model folders --------------------------------------------------------------------------------
+
+
+def save_model(model: Daniel, report: Report, out: Path) -> None:
+    """Write a model folder."""
+    codes = pa.array([str(code) for code in model.feature_names_in_])
+    columns = {f"d{i + 1}": pa.array(c) for i, c in enumerate(model.embedding_.T)}
+    table = pa.table({"code": codes, **columns})
+    with new_folder(out, REPORT) as folder:
+        model.save(folder / MODEL)
+        lines = "".join(f"{code}\n" for code in codes.to_pylist())
+        (folder / "codes.tsv").write_text("code\n" + lines, "utf-8")
+        pq.write_table(table, folder / "embedding.parquet")
+        style = pacsv.WriteOptions(delimiter="\t", quoting_style="none")
+        pacsv.write_csv(table, folder / "embedding.tsv", style)
+        (folder / "report.md").write_text(report.to_markdown(), "utf-8")
+        (folder / REPORT).write_text(report.to_json(), "utf-8")
+
+
+def read_model(folder: Path) -> Daniel:
+    """The model of a model folder, or of a model file."""
+    return Daniel.load(folder / MODEL if folder.is_dir() else folder)
+
+
+def read_report(folder: Path) -> Report:
+    return Report.from_json(read_file(folder / REPORT, 1 << 20).decode("utf-8", "replace"))
+
+
+# --- status ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class State:
+    """A site of the roster, or a file that belongs to none: what is here of it."""
+
+    site: str
+    role: str
+    state: str  # valid, used, late, missing, refused
+    file: str
+    note: str = ""
+
+
+def status(folder: Path, study: Study, *, key: Path | None = None) -> list[State]:
+    """Roster and files of a folder: whose answers are here, valid, late or refused."""
+    if not folder.is_dir():
+        raise InputError(f"There is no folder {folder}.")
+    keys = None if key is None else read_key(key)
+    files = sorted(folder.rglob("*.daniel"))
+    opening, others = _find_start(files, study)
+    if opening is None:
+        rows = [State("–", "–", "missing", "–", "there is no valid start here")]
+        return rows + [State(s.name, s.role, "missing", "–") for s in study.sites]
+    used = _used(folder, opening)
+    found: dict[str, State] = {}
+    refused: list[State] = []
+    for path in others:
+        row = _state(path, study, opening, keys, used)
+        if row.state == "refused" or row.site in found:
+            again = row.state != "refused"
+            refused.append(State(row.site, row.role, "again", row.file) if again else row)
+        else:
+            found[row.site] = row
+    gone = [State(s.name, s.role, "missing", "–") for s in study.sites if s.name not in found]
+    order = [site.name for site in study.sites]
+    rows = sorted([*found.values(), *gone], key=lambda row: order.index(row.site))
+    return rows + refused
+
+
+def _find_start(files: Sequence[Path], study: Study) -> tuple[Message | None, list[Path]]:
+    """The valid start of the latest round, and the other files."""
+    opening, others = None, []
+    for path in files:
+        try:
+            message = protocol.read_start(read_file(path, _limit(study)), study)
+        except DanielError:
+            others.append(path)
+            continue
+        if opening is None or message.manifest.round > opening.manifest.round:
+            opening = message
+    return opening, others
+
+
+def _used(folder: Path, opening: Message) -> set[str] | None:
+    """SHA-256 of the answers in the model of this start, None if there is no such model."""
+    for path in sorted(folder.rglob(REPORT)):
+        try:
+            report = read_report(path.parent)
+        except FormatError:
+            continue
+        if report.start == opening.sha256:
+            return {site.sha256 for site in report.sites if site.sha256}
+    return None
+
+
+def _state(
+    path: Path, study: Study, opening: Message, key: SiteKey | None, used: set[str] | None
+) -> State:
+    try:
+        data = read_file(path, _limit(study))
+        if is_sealed(data) and key is None:
+            return State("–", "–", "refused", path.name, "sealed: give the hub's key with --key")
+        message = protocol.read_answer(data if key is None else unseal(data, key), study, opening)
+    except DanielError as error:
+        return State("–", "–", "refused", path.name, str(error))
+    m = message.manifest
+    if used is None:
+        return State(m.site, m.role, "valid", path.name)
+    if message.sha256 in used:
+        return State(m.site, m.role, "used", path.name)
+    return State(m.site, m.role, "late", path.name, "not in the model: run `daniel finish` again")

@@ -1,0 +1,226 @@
+"""The gate: the only way out of a site, in this order.
+
+    1. enough patients and records                      or nothing leaves
+    2. no patient's share above `clip`                  if the study says so
+    3. Gaussian noise for (epsilon, delta)              if the study says so
+    4. masked: only the sum over all sites can be read  (three sites or more), or
+       open: codes of fewer than `floor` patients here leave as absent
+    5. signature, and a line in the release log         once for a study, epoch and round
+
+What comes out of 1 to 4 is a `Parcel`, which a person can read before saying yes.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import ndtri
+
+from daniel.core import natural
+from daniel.errors import MissingDependencyError, ReleaseError
+from daniel.federated import messages
+from daniel.federated.container import canonical
+from daniel.federated.keys import SiteKey, check_key
+from daniel.federated.ledger import Ledger
+from daniel.federated.masks import add_masks, derive, encode, stream
+from daniel.federated.messages import Manifest, rounded
+from daniel.federated.sums import (
+    RECORD_WEIGHT,
+    Sums,
+    patient_numbers,
+    patients_with,
+    site_sums,
+    triangle_of_scales,
+)
+from daniel.matrix import CodeMatrix
+from daniel.study import Study
+
+
+@dataclass(frozen=True)
+class Parcel:
+    """What would leave: a manifest without signature, the arrays, and how they came about."""
+
+    manifest: Manifest
+    arrays: Mapping[str, np.ndarray]
+    left_out: int = 0  # codes that leave as absent
+
+    def send(
+        self, key: SiteKey, *, approved_by: str, ledger: Ledger | None, out: Path | None = None
+    ) -> bytes:
+        """Sign and log: the bytes that may leave."""
+        if not approved_by.strip():
+            raise ReleaseError("Nothing leaves without a name: say who approves (--approve NAME).")
+        if ledger is not None:
+            ledger.approve(self.manifest, messages.payload(self.arrays), approved_by, out)
+        return messages.write(self.manifest, self.arrays, key)
+
+
+def check_size(matrix: CodeMatrix, study: Study) -> None:
+    """Refuse a site with fewer patients or records than the study asks for; no number is told."""
+    d = study.disclosure
+    patients = int(patient_numbers(matrix).max()) + 1
+    for found, least, what in (
+        (patients, d.minimum_patients, "patients"),
+        (matrix.shape[0], d.minimum_records, "records"),
+    ):
+        if found < least:
+            raise ReleaseError(
+                f"This site has fewer {what} than the {least} that the study asks for: nothing "
+                "leaves; the site cannot take part."
+            )
+
+
+def without_rare(matrix: CodeMatrix, floor: int) -> CodeMatrix:
+    """The matrix with the codes of fewer than `floor` patients made absent."""
+    rare = patients_with(matrix, patient_numbers(matrix)) < floor
+    keep = sp.diags_array((~rare).astype(np.float32))
+    Z = sp.csr_array(matrix.Z @ keep)
+    Z.eliminate_zeros()
+    absent = rare if matrix.absent is None else rare | matrix.absent
+    return replace(matrix, Z=Z, absent=absent)
+
+
+def prepare(
+    matrix: CodeMatrix,
+    study: Study,
+    start: natural.Start,
+    options: natural.Options,
+    key: SiteKey,
+    about: Mapping[str, Any],
+) -> Parcel:
+    """Steps 1 to 4.  about: start (its SHA-256) and round, for the manifest."""
+    check_size(matrix, study)
+    d = study.disclosure
+    private = d.epsilon is not None
+    if d.release == "open" and not private:
+        matrix = without_rare(matrix, d.floor)
+    sums = site_sums(matrix, start, options, clip=d.clip, with_counts=private)
+    absent = np.zeros(sums.counts.size, dtype=bool)
+    if not private:  # which codes a site lacks is a fact about its patients, and has no noise
+        absent = sums.patients == 0
+    noise = noise_of(study)
+    if private:
+        context = _context(study, about)
+        sums = with_noise(sums, noise, start.coords.scale, _noise_key(key, context))
+    arrays: dict[str, np.ndarray] = {"absent": absent.astype(np.uint8)}
+    manifest = manifest_of(study, key, messages.ANSWER, float(sums.totals[0]), about, noise)
+    if d.release == "masked":
+        words = encode(sums.vector(), len(study.sites))
+        add_masks(words, key, study.sites, _context(study, about))
+        arrays["masked"] = words
+    else:
+        arrays |= {name: getattr(sums, name) for name in (*messages.VECTORS, "totals")}
+        arrays["triangle"] = sums.triangle.astype(np.float32)
+    return Parcel(manifest, arrays, int(absent.sum()))
+
+
+def manifest_of(
+    study: Study,
+    key: SiteKey,
+    kind: str,
+    records: float,
+    about: Mapping[str, Any],
+    noise: float = 0.0,
+) -> Manifest:
+    """What a message of this site says about itself."""
+    d = study.disclosure
+    site = check_key(key, study)
+    answer = kind == messages.ANSWER
+    return Manifest(
+        kind=kind,
+        study=study.hash,
+        study_name=study.name,
+        epoch=study.epoch,
+        round=about["round"],
+        start=about.get("start", ""),
+        site=site.name,
+        role=site.role,
+        created=datetime.now(UTC).isoformat(timespec="seconds"),
+        daniel=version("daniel"),
+        codes=len(study.codes.names),
+        release=d.release,
+        records=rounded(records),
+        minimum_patients=d.minimum_patients,
+        minimum_records=d.minimum_records,
+        floor=d.floor,
+        clip=d.clip if answer else None,
+        epsilon=d.epsilon if answer else None,
+        delta=d.delta if answer and d.epsilon is not None else None,
+        noise=noise,
+    )
+
+
+def _context(study: Study, about: Mapping[str, Any]) -> list[Any]:
+    """What masks and noise are for: another study, epoch, round or start has others."""
+    return [study.hash, study.epoch, about["round"], about["start"]]
+
+
+# --- noise ----------------------------------------------------------------------------------------
+
+
+def noise_of(study: Study) -> float:
+    """Standard deviation of the noise that each site adds, in units of `clip`'s norm; 0 without.
+
+    Open answers each carry all of it.  Masked ones are seen as a sum only, and m - 1 sites bring
+    it together: the one that is left over may be the hub, which knows its own.
+    """
+    d = study.disclosure
+    if d.epsilon is None or d.clip is None:
+        return 0.0
+    sites = max(1, len(study.sites) - 1) if d.release == "masked" else 1
+    return d.clip * noise_multiplier(d.epsilon, d.delta, study.rounds) / float(np.sqrt(sites))
+
+
+def noise_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
+    """Standard deviation of the Gaussian mechanism for sensitivity 1, over all rounds together."""
+    try:
+        from dp_accounting.pld.common import DifferentialPrivacyParameters
+        from dp_accounting.pld.privacy_loss_mechanism import GaussianPrivacyLoss
+    except ImportError:
+        raise MissingDependencyError.of(
+            "dp-accounting", extra="privacy", purpose="Differential privacy"
+        ) from None
+    terms = DifferentialPrivacyParameters(epsilon, delta)
+    loss = GaussianPrivacyLoss.from_privacy_guarantee(terms, sensitivity=float(np.sqrt(rounds)))
+    return float(loss.standard_deviation)
+
+
+def with_noise(sums: Sums, noise: float, scale: np.ndarray, secret: bytes) -> Sums:
+    """Gaussian noise on everything that leaves, in the units in which patients were clipped.
+
+    Off the diagonal the norm counts an entry twice, so its noise is smaller by sqrt(2).  The
+    patients with each code are told by the noisy counts.
+    """
+    p = scale.size
+    draws = Sums.of_vector(normal(secret, sums.vector().size), p)
+    counts = sums.counts + noise * scale * draws.counts
+    triangle = sums.triangle + noise / np.sqrt(2) * triangle_of_scales(scale) * draws.triangle
+    triangle[np.cumsum([0, *range(p, 1, -1)])] = 0  # the diagonal says nothing
+    records = sums.totals[0] + noise / RECORD_WEIGHT * draws.totals[0]
+    return Sums(
+        triangle,
+        sums.b + noise * scale * draws.b,
+        counts,
+        counts,
+        np.full(2, max(records, 1.0)),
+    )
+
+
+def _noise_key(key: SiteKey, context: list[Any]) -> bytes:
+    """The site's secret for this noise: the same release always carries the same noise, so that
+    asking again cannot average it away."""
+    return derive(key.masking.private_bytes_raw(), canonical(["daniel noise 1", context]))
+
+
+def normal(secret: bytes, size: int) -> np.ndarray:
+    """Standard normal numbers from the AES-256-CTR stream of a key."""
+    out = np.empty(size)
+    for first, words in stream(secret, size):
+        uniform = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+        out[first : first + words.size] = ndtri(uniform)
+    return out

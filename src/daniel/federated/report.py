@@ -1,0 +1,105 @@
+"""The report of a finish: who contributed, under which terms, and what came of it."""
+
+import json
+from dataclasses import asdict, dataclass, field
+
+from daniel.errors import FormatError
+
+
+@dataclass(frozen=True)
+class Contribution:
+    """One site of the roster; records are rounded to two digits."""
+
+    site: str
+    role: str
+    state: str  # used or missing
+    records: int | None = None
+    created: str | None = None
+    sha256: str | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a model folder says about its model."""
+
+    study: str
+    study_name: str
+    epoch: int
+    round: int
+    start: str
+    release: str
+    floor: int
+    epsilon: float | None
+    delta: float | None
+    clip: float | None
+    records: int  # of all sites, rounded to two digits
+    codes: int
+    codes_dropped: int
+    rank: int
+    penalty: float
+    converged: bool
+    daniel: str
+    sites: list[Contribution] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Report":
+        try:
+            content = json.loads(text)
+            content["sites"] = [Contribution(**site) for site in content["sites"]]
+            return cls(**content)
+        except (KeyError, TypeError, ValueError, RecursionError):
+            raise FormatError("The report is damaged: run `daniel finish` again.") from None
+
+    def to_markdown(self) -> str:
+        lines = [
+            f"# {self.study_name}, epoch {self.epoch}, round {self.round}",
+            "",
+            f"{self.codes:,} codes, rank {self.rank}, about {self.records:,} records.",
+            "",
+            "| site | role | state | records, about | created |",
+            "|---|---|---|---|---|",
+            *(
+                f"| {s.site} | {s.role} | {s.state} | {_number(s.records)} | {s.created or '–'} |"
+                for s in self.sites
+            ),
+            "",
+            *(f"- {note}" for note in (*self._terms(), *self.notes)),
+            "",
+            f"Study {self.study}",
+            f"Start {self.start}",
+            f"daniel {self.daniel}, penalty {self.penalty:.4g}, "
+            f"{'converged' if self.converged else 'stopped before it converged'}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def _terms(self) -> list[str]:
+        if self.release == "masked":
+            yes = [
+                "Masked: the hub saw the sum over all sites, and no single answer.",
+                f"{self.codes_dropped:,} codes of fewer than {self.floor} patients in all sites "
+                "together were dropped.",
+            ]
+        else:
+            yes = [
+                "Open: the hub saw every answer. Codes of fewer than "
+                f"{self.floor} patients at a site left it as absent, which costs small sites their "
+                "rare codes (docs/privacy.md).",
+                f"{self.codes_dropped:,} codes of fewer than {self.floor} patients among the "
+                "answers were dropped.",
+            ]
+        if self.clip is not None:
+            yes.append(f"No patient's share of an answer has a norm above {self.clip:g}.")
+        if self.epsilon is not None:
+            yes.append(
+                f"Gaussian noise: ({self.epsilon:g}, {self.delta:g})-differential privacy for the "
+                "patients of every site but the hub, whose records the start and the fit use."
+            )
+        return yes
+
+
+def _number(count: int | None) -> str:
+    return "–" if count is None else f"{count:,}"

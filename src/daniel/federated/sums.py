@@ -1,0 +1,188 @@
+"""What a site's records come to at a start: sums over records, in units of records.
+
+    triangle   S_jk = sum (z_j - mu_j)(pi_k - z_k), symmetrised, j <= k: the derivative of the loss
+               in Phi at the start is G = S / (n sigma_j sigma_k), eq. (B_star) in natural
+               coordinates; pi is the model's probability of z_k given the record's other codes
+    b          sum (pi_j - z_j), the derivative in the intercepts
+    counts     records with each code;  patients  patients with each code
+    totals     records, patients
+
+Only the symmetric part of G matters to a symmetric Phi.  Every term of a record lies in [-1, 1].
+"""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.special import expit
+
+from daniel.core import natural
+from daniel.core.ising import full_sweep
+from daniel.core.records import Records, records_from
+from daniel.federated.messages import size_of_triangle
+from daniel.matrix import CodeMatrix
+
+BLOCK = 256  # records whose patients are clipped at once
+RECORD_WEIGHT = 10.0  # of one record beside a patient's derivative, where n gets noise too
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Sums over the records of a site, or over sites; float64 but for the triangle of a site."""
+
+    triangle: np.ndarray  # (p (p + 1) / 2,)
+    b: np.ndarray  # (p,)
+    counts: np.ndarray  # (p,)
+    patients: np.ndarray  # (p,)
+    totals: np.ndarray  # (2,)
+
+    def vector(self) -> np.ndarray:
+        """All numbers in one float64 vector."""
+        parts = (self.triangle, self.b, self.counts, self.patients, self.totals)
+        return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+
+    @classmethod
+    def of_vector(cls, vector: np.ndarray, p: int) -> "Sums":
+        edges = np.cumsum([size_of_triangle(p), p, p, p])
+        return cls(*np.split(vector, edges))
+
+
+def patient_numbers(matrix: CodeMatrix) -> np.ndarray:
+    """(n,) number of each record's patient; without patients every record is one."""
+    if matrix.patients is None:
+        return np.arange(matrix.Z.shape[0])
+    return np.unique(matrix.patients, return_inverse=True)[1]
+
+
+def patients_with(matrix: CodeMatrix, patient: np.ndarray) -> np.ndarray:
+    """(p,) patients that have each code in some record."""
+    n, p = matrix.Z.shape
+    owner = sp.csr_array((np.ones(n), (patient, np.arange(n))), shape=(patient.max() + 1, n))
+    return np.bincount((owner @ matrix.Z).tocsr().indices, minlength=p).astype(np.float64)
+
+
+def site_sums(
+    matrix: CodeMatrix,
+    start: natural.Start,
+    options: natural.Options,
+    *,
+    clip: float | None = None,
+    with_counts: bool = False,
+) -> Sums:
+    """The sums of a site at the start.
+
+    With `clip` a patient whose share has a norm above it counts less, so that the share comes down
+    to it; the patient's records, counts and derivatives all bear the same weight.  with_counts: the
+    norm covers counts and records too, as noise on all of them asks for.
+    """
+    patient = patient_numbers(matrix)
+    records = records_from(matrix.Z, merge=clip is None)
+    b = start.b
+    if options.intercept == "site":
+        b = natural.site_intercepts(records, start)
+    if clip is not None:
+        norms = patient_norms(records, patient, start, b, with_counts=with_counts)
+        weight = np.minimum(1.0, clip / np.maximum(norms, 1e-300))[patient]
+        records = replace(records, weight=weight)
+    free = None if start.coords.tied else b
+    out = full_sweep(records, start.coords, (start.U, start.V), free)
+    total = records.total
+    return Sums(
+        _triangle(out.G, total, start.coords.scale),
+        out.b[0] * total,
+        records.counts().astype(np.float64),  # whole numbers where there is no code at all
+        patients_with(matrix, patient),
+        np.array([total, patient.max() + 1.0]),
+    )
+
+
+def _triangle(G: np.ndarray, total: float, scale: np.ndarray) -> np.ndarray:
+    """Upper triangle of total * scale scale' (G + G')/2, row by row, in float32."""
+    p = G.shape[0]
+    out = np.empty(size_of_triangle(p), dtype=np.float32)
+    first = 0
+    for j in range(p):
+        row = (G[j, j:].astype(np.float64) + G[j:, j]) * (0.5 * total * scale[j]) * scale[j:]
+        out[first : first + p - j] = row
+        first += p - j
+    return out
+
+
+def symmetric(triangle: np.ndarray, p: int) -> np.ndarray:
+    """(p, p) symmetric float64 matrix of an upper triangle."""
+    out = np.empty((p, p))
+    first = 0
+    for j in range(p):
+        row = triangle[first : first + p - j]
+        out[j, j:] = row
+        out[j:, j] = row
+        first += p - j
+    return out
+
+
+def triangle_of_scales(scale: np.ndarray) -> np.ndarray:
+    """Upper triangle of scale scale'."""
+    return np.concatenate([scale[j] * scale[j:] for j in range(scale.size)])
+
+
+def patient_norms(
+    records: Records,
+    patient: np.ndarray,
+    start: natural.Start,
+    b: np.ndarray,
+    *,
+    with_counts: bool = False,
+) -> np.ndarray:
+    """(patients,) norm of each patient's share of the derivative, in natural units.
+
+    A patient's derivative is A = sum_r x_r y_r' over the patient's records, without its diagonal d:
+    ``|sym A|^2 = (|A|^2 + <A, A'>)/2 - |d|^2``, where ``|A|^2 = sum_rs (x_r'x_s)(y_r'y_s)`` and
+    ``<A, A'> = sum_rs (x_r'y_s)(y_r'x_s)``: Gram matrices of records, never a (p, p) array.  To it
+    comes the derivative in the intercepts, |sum y_r|^2; with_counts adds |sum z_r / sigma|^2 and
+    the number of records.
+    """
+    coords = start.coords
+    order = np.argsort(patient, kind="stable")
+    owner = patient[order]
+    edges = np.append(np.flatnonzero(np.diff(owner, prepend=-1)), owner.size)
+    Z = records.csr(np.float64)[order]
+    norms = np.zeros(int(patient.max()) + 1)
+    first = 0
+    while first < edges.size - 1:
+        last = max(int(np.searchsorted(edges, edges[first] + BLOCK, "right")) - 1, first + 1)
+        rows = slice(edges[first], edges[last])
+        z = Z[rows].toarray()
+        x = (z - coords.center) / coords.scale
+        y = _residual(x, z, start, b) * coords.gain
+        runs = edges[first:last] - edges[first]
+        squared = _squared_norms(x, y, runs)
+        if coords.tie is not None:
+            column = np.add.reduceat(y / coords.gain, runs)
+            squared += ((coords.tie * column) ** 2).sum(axis=1)
+        if with_counts:
+            squared += (np.add.reduceat(z / coords.scale, runs) ** 2).sum(axis=1)
+            squared += (RECORD_WEIGHT * np.diff(np.append(runs, z.shape[0]))) ** 2
+        norms[owner[edges[first:last]]] = np.sqrt(squared)
+        first = last
+    return norms
+
+
+def _residual(x: np.ndarray, z: np.ndarray, start: natural.Start, b: np.ndarray) -> np.ndarray:
+    """(rows, p) probability of each code given the record's others, minus the code."""
+    phi = np.einsum("jc,jc->j", start.U, start.V, dtype=np.float64)
+    free = b[0] if start.coords.tie is None else start.coords.tie * phi
+    M = (x @ start.U.astype(np.float64)) @ start.V.T.astype(np.float64) - x * phi
+    return expit(free + start.coords.gain * M) - z
+
+
+def _squared_norms(x: np.ndarray, y: np.ndarray, runs: np.ndarray) -> np.ndarray:
+    """(patients,) squared norms of consecutive runs of records, without counts."""
+    own = np.repeat(np.arange(runs.size), np.diff(np.append(runs, x.shape[0])))
+    same = own[:, None] == own
+    xx, yy, xy = x @ x.T, y @ y.T, x @ y.T
+    pairs = ((xx * yy + xy * xy.T) / 2 * same).sum(axis=1)
+    d = np.add.reduceat(x * y, runs)
+    intercepts = np.add.reduceat(y, runs)
+    return np.maximum(
+        np.add.reduceat(pairs, runs) - (d**2).sum(axis=1) + (intercepts**2).sum(axis=1), 0
+    )

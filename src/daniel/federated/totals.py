@@ -1,0 +1,98 @@
+"""From the answers of all sites to one: sums, and for each pair of codes whose records count."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import gammaincc  # of a Poisson number: the probability of fewer
+
+from daniel.core import natural
+from daniel.core.coordinates import natural_coordinates
+from daniel.federated import masks
+from daniel.federated.messages import VECTORS, Message
+from daniel.federated.sums import Sums, symmetric
+
+CHANCE = 0.01  # absence that is less likely than this means "not recorded here"
+
+
+@dataclass(frozen=True)
+class Site:
+    """What is known of one site beside the sums: about how many records, and which codes lack."""
+
+    records: float
+    absent: np.ndarray  # (p,) bool
+
+
+def of_message(message: Message) -> Site:
+    return Site(float(message.manifest.records), message.arrays["absent"].astype(bool))
+
+
+def add_up(answers: Sequence[Message], p: int) -> Sums:
+    """The sum of all answers; masked ones are added modulo 2^64, where their masks cancel."""
+    if answers and answers[0].manifest.release == "masked":
+        words = answers[0].arrays["masked"].copy()
+        for answer in answers[1:]:
+            words += answer.arrays["masked"]
+        return Sums.of_vector(masks.decode(words), p)
+    return sum_of([open_sums(answer) for answer in answers])
+
+
+def open_sums(answer: Message) -> Sums:
+    parts = (answer.arrays[name].astype(np.float64) for name in ("triangle", *VECTORS, "totals"))
+    return Sums(*parts)
+
+
+def sum_of(parts: Sequence[Sums]) -> Sums:
+    names = ("triangle", *VECTORS, "totals")
+    return Sums(*(np.sum([getattr(s, name) for s in parts], axis=0, dtype=float) for name in names))
+
+
+def presence(sites: Sequence[Site], counts: np.ndarray, floor: int = 1) -> np.ndarray:
+    """(m, p) 1 where a site's records count for a code, 0 where the site does not record it.
+
+    A site without a rare code may have missed it by chance, or left it out below its `floor`: its
+    zeros are data.  Absence means that the site lacks the code only where the prevalence among all
+    sites would bring fewer than `floor` records with a probability below CHANCE; a pair then counts
+    at the sites that have both codes.
+    """
+    absent = np.array([site.absent for site in sites])
+    records = np.array([site.records for site in sites])
+    expected = np.outer(records, counts / max(records.sum(), 1))
+    return np.where(absent & (gammaincc(floor, expected) < CHANCE), 0.0, 1.0)
+
+
+def mean_answer(
+    sums: Sums, sites: Sequence[Site], scale: np.ndarray, kept: np.ndarray, floor: int = 1
+) -> natural.Answer:
+    """The answer that all records together would give, for the codes `kept`.
+
+    Entry by entry over the sites that have both codes: ``G_jk = S_jk / (n_jk sigma_j sigma_k)``,
+    n_jk the records of those sites.  The exact n is that of the sum; the sites' rounded numbers of
+    records only tell which share of it counts.  Counts are scaled up to all n records.  floor: that
+    of an open study, below which sites leave codes out; 1 in a masked one.
+    """
+    n = float(sums.totals[0])
+    records = np.array([site.records for site in sites])
+    counts = np.clip(sums.counts, 0, n)
+    P = presence(sites, counts, floor)[:, kept]
+    share = records / records.sum()
+    G = symmetric(sums.triangle, scale.size)[np.ix_(kept, kept)]
+    G /= n * np.outer(scale[kept], scale[kept])
+    of_code = share @ P
+    if not P.all():
+        both = (P.T * share) @ P
+        G /= np.where(both > 0, both, 1)
+        of_code = np.where(of_code > 0, of_code, 1)
+    b = sums.b[kept] / (n * of_code)
+    scaled = np.minimum(counts[kept] / of_code, n)
+    return natural.Answer(G.astype(np.float32), b[None, :], n, scaled)
+
+
+def noise_norm(answers: Sequence[Message], mean: natural.Answer, scale: np.ndarray) -> float:
+    """Norm of the noise in the mean derivative, in the coordinates of all records.
+
+    A symmetric matrix of independent entries with standard deviation s has norm 2 s sqrt(p).
+    """
+    total = np.sqrt(sum(answer.manifest.noise**2 for answer in answers))
+    moved = natural_coordinates(mean.counts, mean.n).scale / scale
+    return float(2 * total / np.sqrt(2) / mean.n * np.mean(moved**-2.0) * np.sqrt(scale.size))

@@ -1,0 +1,394 @@
+"""The exchange as files and commands, and what is left when a command is killed."""
+
+import json
+import os
+import random
+import signal
+import time
+from itertools import pairwise
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from daniel import Daniel
+from daniel.cli import app
+from daniel.data.prepare import prepare
+from daniel.errors import DanielError, FormatError, InputError
+from daniel.federated import folder, messages, protocol
+from daniel.federated.describe import describe
+from daniel.federated.files import new_folder, read_file, write_file
+from daniel.federated.keys import read_key, roster_entry, write_key
+from daniel.federated.report import Report
+from daniel.federated.validate import EDGES, _calibration, validate
+from daniel.study import Study
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output + result.stderr
+    return result.stdout if code == 0 else result.stderr
+
+
+@pytest.fixture(scope="session")
+def hospitals(make, tmp_path_factory):
+    """Three prepared site folders, keys and a study file, from events as CSV."""
+    root = tmp_path_factory.mktemp("hospitals")
+    network = make()
+    (root / "codes.tsv").write_text("code\n" + "\n".join(network.study.codes.names) + "\n")
+    entries = []
+    for name, key in network.keys.items():
+        write_key(key, root)
+        entries.append(roster_entry(key, "hub" if name == "north" else "site"))
+    text = "version = 1\nname = 'trial'\n[codes]\nfile = 'codes.tsv'\n"
+    (root / "study.toml").write_text(text + "\n".join(entries) + "\n")
+    study = Study.load(root / "study.toml")
+    for name, matrix in network.sites.items():
+        rows, columns = matrix.Z.nonzero()
+        events = pd.DataFrame(
+            {
+                "patient": matrix.patients[rows],
+                "date": np.where(rows % 2, "2020-09-01", "2020-01-01"),
+                "code": np.array(matrix.codes)[columns],
+            }
+        )
+        events.to_csv(root / f"{name}.csv", index=False)
+        prepare(str(root / f"{name}.csv"), study, name, root / name)
+    return SimpleNamespace(root=root, study=study, names=list(network.sites))
+
+
+@pytest.fixture
+def here(hospitals, tmp_path, monkeypatch):
+    """A working folder that sees the hospitals' files and has logs of its own."""
+    for path in hospitals.root.iterdir():
+        if path.suffix == ".key":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+            (tmp_path / path.name).chmod(0o600)
+        elif path.suffix != ".csv":
+            (tmp_path / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def answered(here):
+    """A start and all answers, made by the commands."""
+    run("start", "north", "--out", "start.daniel")
+    for name in ("north", "south", "east"):
+        run("answer", name, "start.daniel", "--out", f"{name}.daniel", "--approve", "Ada")
+    return here
+
+
+def test_three_commands_give_the_model_that_memory_gives(answered, hospitals):
+    files = ["east.daniel", "north.daniel", "south.daniel"]
+    text = run("finish", "north", "start.daniel", *files, "--out", "model")
+    assert "Masked" in text and "| south | site | used | 3" in text
+    model = folder.read_model(Path("model"))
+    matrices = {name: folder.read_site(Path(name)) for name in hospitals.names}
+    expected, _ = protocol.fit(matrices, hospitals.study)
+    np.testing.assert_array_equal(model.theta_, expected.theta_)
+    run("fit", "south", "north", "east", "--out", "model2")
+    np.testing.assert_array_equal(folder.read_model(Path("model2")).theta_, expected.theta_)
+
+    table = pd.read_parquet("model/embedding.parquet")
+    assert table["code"].tolist() == model.feature_names_in_.tolist()
+    np.testing.assert_allclose(table.iloc[:, 1:], model.embedding_, rtol=1e-6)
+    plain = pd.read_csv("model/embedding.tsv", sep="\t")
+    np.testing.assert_allclose(plain.iloc[:, 1:], model.embedding_, rtol=1e-5)
+    codes = Path("model/codes.tsv").read_text().splitlines()
+    assert codes == ["code", *model.feature_names_in_]
+    report = folder.read_report(Path("model"))
+    assert Report.from_json(report.to_json()) == report
+    assert [s.site for s in report.sites] == ["north", "south", "east"]
+    assert report.start == messages.read(Path("start.daniel").read_bytes()).sha256
+
+
+def test_without_approval_the_answer_is_shown_and_not_written(here):
+    run("start", "north")
+    text = run("answer", "south", "start.daniel")
+    for part in ("Nothing was written", "masked", "absent", "study_name = trial", "records"):
+        assert part in text
+    assert not list(here.glob("answer*")) and not (here / "south.log").exists()
+
+
+def test_a_second_different_release_is_refused(answered):
+    """The same site, another start: the file of the first release stays as it was."""
+    before = Path("south.daniel").read_bytes()
+    run("answer", "south", "start.daniel", "--out", "again.daniel", "--approve", "Ada")
+    time.sleep(1.1)  # the next start is made in another second
+    run("start", "north", "--out", "other.daniel")
+    text = run("answer", "south", "other.daniel", "--out", "x.daniel", "--approve", "B", code=2)
+    assert "has released" in text and not Path("x.daniel").exists()
+    assert Path("south.daniel").read_bytes() == before
+    log = [json.loads(line) for line in Path("south.log").read_text().splitlines()]
+    assert [e["event"] for e in log] == ["approved", "written"] * 2
+
+
+def test_status_tells_who_is_missing_late_or_refused(answered):
+    Path("box").mkdir()
+    for name in ("start", "south"):
+        Path(f"{name}.daniel").rename(f"box/{name}.daniel")
+    lines = run("status", "box").splitlines()
+    assert [line.split()[:3] for line in lines] == [
+        ["north", "hub", "missing"],
+        ["south", "site", "valid"],
+        ["east", "site", "missing"],
+    ]
+    damaged = bytearray(Path("east.daniel").read_bytes())
+    damaged[-1] ^= 1
+    Path("box/bad.daniel").write_bytes(damaged)
+    Path("box/twice.daniel").write_bytes(Path("box/south.daniel").read_bytes())
+    text = run("status", "box")
+    assert "refused  bad.daniel" in text and "damaged" in text
+    assert "again    twice.daniel" in text
+    for name in ("north", "east"):
+        Path(f"{name}.daniel").rename(f"box/{name}.daniel")
+    files = [f"box/{name}.daniel" for name in ("north", "south", "east")]
+    run("finish", "north", "box/start.daniel", *files, "--out", "box/model")
+    assert run("status", "box").count(" used ") == 3
+    Path("empty").mkdir()
+    assert "no valid start" in run("status", "empty")
+
+
+def test_status_of_a_late_answer(answered):
+    """A model whose report lacks an answer that is here now."""
+    files = [f"{name}.daniel" for name in ("north", "south", "east")]
+    run("finish", "north", "start.daniel", *files)
+    report = json.loads(Path("model/report.json").read_text())
+    for site in report["sites"]:
+        if site["site"] == "east":
+            site["sha256"], site["state"] = None, "missing"
+    Path("model/report.json").write_text(json.dumps(report))
+    rows = {row.site: row.state for row in folder.status(Path("."), Study.load("study.toml"))}
+    assert rows == {"north": "used", "south": "used", "east": "late"}
+
+
+def test_wrong_files_and_sites_give_one_sentence(answered):
+    files = ["north.daniel", "south.daniel", "east.daniel"]
+    for arguments in (
+        ("answer", "north", "start.daniel", "--key", "south.key", "--approve", "A"),
+        ("answer", "south", "north.daniel", "--approve", "A", "--out", "x.daniel"),
+        ("answer", "south", "codes.tsv", "--approve", "A", "--out", "x.daniel"),
+        ("answer", "south", "nothing.daniel", "--approve", "A"),
+        ("finish", "south", "start.daniel", *files),
+        ("finish", "north", "start.daniel", "north.daniel", "south.daniel"),
+        ("start", "south", "--out", "x.daniel"),
+        ("start", "north", "--key", "none.key", "--out", "x.daniel"),
+        ("fit", "north", "north"),
+        ("status", "nowhere"),
+        ("inspect", "north.csv"),
+    ):
+        text = run(*arguments, code=2)
+        assert text.startswith("daniel: ") and text.count("\n") == 1, text
+    assert not Path("x.daniel").exists() and not Path("model").exists()
+
+
+def test_records_of_another_recipe_are_refused(here):
+    text = Path("study.toml").read_text()
+    Path("other.toml").write_text(text + "[window]\nmonths = 12\n")
+    assert "other windows" in run("start", "north", "--study", "other.toml", code=2)
+    Path("later.toml").write_text(text.replace("version = 1\n", "version = 1\nepoch = 2\n"))
+    run("start", "north", "--study", "later.toml")  # epoch and roster do not change records
+
+
+def test_inspect_explains_every_file(answered):
+    run("finish", "north", "start.daniel", *(f"{n}.daniel" for n in ("north", "south", "east")))
+    run("answer", "south", "start.daniel", "--approve", "Ada", "--seal", "--out", "closed.daniel")
+    said = {
+        "start.daniel": ("A start of 'north'", "no record", "hub"),
+        "south.daniel": ("An answer (masked) of 'south'", "about 3", "not checked", "random"),
+        "closed.daniel": ("sealed",),
+        "model": ("A model folder", "Masked"),
+        "model/model.safetensors": ("A model.", "no record"),
+        "model/report.json": ("epoch 1",),
+        "north": ("A site folder", "must not leave"),
+        "north/site.json": ("A site folder",),
+        "north/study.json": ("study 'trial'",),
+        "study.toml": ("A study", "masked", "north (hub)"),
+        "north.key": ("private keys of 'north'",),
+        "south.log": ("release log",),
+    }
+    for name, words in said.items():
+        text = run("inspect", name)
+        assert all(word in text for word in words), text
+    secret = json.loads(Path("north.key").read_text())["signing"]
+    assert secret not in run("inspect", "north.key")
+    assert "valid: it is from 'south'" in run("inspect", "south.daniel", "--study", "study.toml")
+    assert messages.read(Path("south.daniel").read_bytes()).sha256 in describe(Path("south.daniel"))
+
+
+def test_sealed_answers_through_the_commands(here):
+    run("start", "north")
+    for name in ("north", "south", "east"):
+        run("answer", name, "start.daniel", "--seal", "--approve", "A", "--out", f"{name}.daniel")
+    files = [f"{name}.daniel" for name in ("north", "south", "east")]
+    run("finish", "north", "start.daniel", *files)
+    assert "sealed" in run("status", ".")
+    assert run("status", ".", "--key", "north.key").count(" used ") == 3
+
+
+def test_rounds_through_the_commands(here):
+    study = Path("study.toml").read_text().replace("version = 1\n", "version = 1\nrounds = 2\n")
+    Path("two.toml").write_text(study)
+    model = []
+    for number in ("1", "2"):
+        options = ["--study", "two.toml"]
+        run("start", "north", *options, "--round", number, *model, "--out", f"s{number}.daniel")
+        files = [f"{name}{number}.daniel" for name in ("north", "south", "east")]
+        for name, file in zip(("north", "south", "east"), files, strict=True):
+            start = f"s{number}.daniel"
+            run("answer", name, start, *options, "--out", file, "--approve", "Ada")
+        run("finish", "north", f"s{number}.daniel", *files, *options, "--out", f"m{number}")
+        model = ["--model", f"m{number}"]
+    assert folder.read_report(Path("m2")).round == 2
+
+
+def test_validate_gives_aggregates_only(hospitals, make, tmp_path):
+    sites = [hospitals.root / name for name in hospitals.names]
+    folder.fit(sites, hospitals.study, tmp_path / "model")
+    out = tmp_path / "scores.json"
+    text = run("validate", tmp_path / "model", sites[2], "--out", out)
+    scores = json.loads(out.read_text())
+    assert 0 < scores["records"] <= 300 and scores["records"] % 10 == 0
+    assert scores["loss"]["the model"] < scores["loss"]["prevalences of this site alone"]
+    assert "Correlation of code cosines" in text
+    assert all(0.5 < group["ratio"] < 2 for group in scores["calibration"])
+    # The losses against plain numpy.
+    model, matrix = (
+        Daniel.load(tmp_path / "model" / "model.safetensors"),
+        folder.read_site(sites[2]),
+    )
+    patient = np.unique(matrix.patients, return_inverse=True)[1]
+    n = patient.max() + 1
+    test = ~(np.random.default_rng(0).permutation(n) < n // 2)[patient]
+    Z = matrix.Z.toarray()
+    P = model.conditional_proba(matrix)[test]
+    loss = -np.where(Z[test] > 0, np.log(P), np.log1p(-P)).sum(axis=1).mean()
+    assert scores["loss"]["the model"] == pytest.approx(loss, rel=1e-5)
+    mean = (Z[~test].sum(axis=0) + 0.5) / ((~test).sum() + 1)
+    alone = -np.where(Z[test] > 0, np.log(mean), np.log1p(-mean)).sum(axis=1).mean()
+    assert scores["loss"]["prevalences of this site alone"] == pytest.approx(alone, rel=1e-5)
+    with pytest.raises(DanielError, match="too few"):
+        validate(model, matrix, floor=60)
+
+
+def test_validate_leaves_groups_of_few_cells_out(hospitals):
+    model = Daniel(random_state=0).fit(folder.read_site(hospitals.root / "north"))
+    Z = folder.read_site(hospitals.root / "east").Z
+    observed = Z.toarray().ravel()
+    P = model.conditional_proba(Z).ravel()
+    for floor in (1, 200):
+        expected = {}
+        for low, high in pairwise(EDGES):
+            inside = (low <= P) & (high > P)
+            if min(observed[inside].sum(), (1 - observed[inside]).sum()) >= floor:
+                expected[low] = observed[inside].sum() / P[inside].sum()
+        found = {group.low: group.ratio for group in _calibration(model, Z, floor)}
+        assert found == pytest.approx(expected)
+    assert 0 < len(expected) < 8  # the last floor leaves some out
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def test_files_are_bounded_and_whole(tmp_path):
+    path = tmp_path / "a"
+    write_file(path, b"123")
+    assert read_file(path, 3) == b"123"
+    with pytest.raises(FormatError, match="at most 2"):
+        read_file(path, 2)
+    with pytest.raises(FormatError, match="no file"):
+        read_file(tmp_path / "b", 2)
+    with pytest.raises(InputError, match="does not exist"):
+        write_file(tmp_path / "none" / "a", b"")
+    (tmp_path / ".a.999999999.part").write_bytes(b"left by a killed run")
+    write_file(path, b"4")
+    assert [p.name for p in tmp_path.iterdir()] == ["a"]
+
+
+def test_folders_replace_their_own_kind_only(tmp_path):
+    out = tmp_path / "model"
+    for number in ("1", "2"):
+        with new_folder(out, "mark") as part:
+            (part / "mark").write_text(number)
+        assert (out / "mark").read_text() == number
+    with pytest.raises(RuntimeError), new_folder(out, "mark") as part:
+        (part / "mark").write_text("3")
+        raise RuntimeError
+    assert (out / "mark").read_text() == "2"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    with pytest.raises(InputError, match="something else"), new_folder(out, "other"):
+        pass
+
+
+# --- killed ---------------------------------------------------------------------------------------
+
+
+def killed(work, after):
+    """Run `work` in a child and kill it after so many seconds; whether it was killed."""
+    child = os.fork()
+    if child == 0:
+        try:
+            work()
+        finally:
+            os._exit(0)
+    time.sleep(after)
+    os.kill(child, signal.SIGKILL)
+    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
+
+
+def timed(work):
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_answer_leaves_nothing_or_all(here, hospitals):
+    run("start", "north")
+    study, rng = hospitals.study, random.Random(1)
+
+    def write(out="answer.daniel", key=None):
+        paths = Path("south"), study, Path("start.daniel"), Path(out)
+        return folder.write_answer(*paths, approved_by="Ada", key=key)
+
+    write()  # warm
+    duration = timed(write)
+    Path("south.log").unlink()
+    out, stopped = Path("answer.daniel"), 0
+    for _ in range(20):
+        out.unlink(missing_ok=True)
+        stopped += killed(write, rng.random() * duration)
+        if out.exists():
+            opening = protocol.read_start(Path("start.daniel").read_bytes(), study)
+            protocol.read_answer(out.read_bytes(), study, opening)
+    assert stopped >= 10
+    write()
+    assert out.exists() and not list(here.glob(".answer*"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_killed_finish_leaves_nothing_or_all(answered, hospitals):
+    study, rng = hospitals.study, random.Random(2)
+    files = [Path(f"{name}.daniel") for name in hospitals.names]
+
+    def write():
+        folder.write_model(Path("north"), study, Path("start.daniel"), files, Path("model"))
+
+    write()
+    expected = folder.read_model(Path("model")).theta_
+    duration, stopped = timed(write), 0
+    for i in range(20):
+        stopped += killed(
+            write, (0.6 + 0.5 * rng.random()) * duration if i % 2 else rng.random() * duration
+        )
+        if Path("model").exists():
+            np.testing.assert_array_equal(folder.read_model(Path("model")).theta_, expected)
+            assert folder.read_report(Path("model")).codes == 20
+    assert stopped >= 8
+    write()
+    assert not [p for p in answered.iterdir() if p.name.startswith(".model")]
+    assert read_key(Path("north.key")).name == "north"

@@ -1,0 +1,345 @@
+"""The gate: sizes, clipping, noise, floors, approval and the log."""
+
+import json
+import stat
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+from scipy.special import expit
+from scipy.stats import kstest
+
+from daniel.core import natural
+from daniel.core.coordinates import natural_coordinates
+from daniel.core.records import records_from
+from daniel.errors import DanielError, FormatError, InputError, ReleaseError
+from daniel.federated import messages, protocol, release
+from daniel.federated.keys import make_key, read_key, roster_entry, write_key
+from daniel.federated.ledger import Ledger
+from daniel.federated.sums import Sums, patient_norms, patients_with, site_sums, symmetric
+from daniel.matrix import CodeMatrix
+from daniel.study import Study
+
+
+@pytest.fixture
+def case():
+    """(matrix, start) with patients of one to six records, and a start that is not zero."""
+    rng = np.random.default_rng(2)
+    n, p, d = 90, 9, 3
+    Z = (rng.random((n, p)) < 0.3).astype(np.float32)
+    matrix = CodeMatrix(sp.csr_array(Z), tuple("abcdefghi"), patients=rng.integers(0, 30, n))
+    coords = natural_coordinates(Z.sum(axis=0), n)
+    U = (0.4 * rng.standard_normal((p, d))).astype(np.float32)
+    return matrix, natural.Start(coords, U, np.array([1.0, 1, -1]), rng.normal(-1, 0.3, (1, p)))
+
+
+def derivative_by_hand(z, start, b):
+    """(p, p) symmetric derivative of one record's loss in Phi, without diagonal, and in b."""
+    c = start.coords
+    x = (z - c.center) / c.scale
+    phi = (start.U * start.signs) @ start.U.T
+    np.fill_diagonal(phi, 0)
+    residual = expit(b + c.gain * (x @ phi)) - z
+    A = np.outer(x, c.gain * residual)
+    np.fill_diagonal(A, 0)
+    return (A + A.T) / 2, residual
+
+
+def test_the_sums_are_those_of_the_records_one_by_one(case):
+    matrix, start = case
+    sums = site_sums(matrix, start, natural.Options(intercept="shared"))
+    S, b = 0.0, 0.0
+    for z in matrix.Z.toarray():
+        A, residual = derivative_by_hand(z, start, start.b[0])
+        S, b = S + A * np.outer(start.coords.scale, start.coords.scale), b + residual
+    np.testing.assert_allclose(symmetric(sums.triangle, 9), S, atol=2e-4)
+    np.testing.assert_allclose(sums.b, b, atol=1e-4)
+    np.testing.assert_array_equal(sums.counts, matrix.Z.toarray().sum(axis=0))
+    assert sums.totals.tolist() == [90, len(set(matrix.patients))]
+    for j in range(9):
+        assert sums.patients[j] == len(set(matrix.patients[matrix.Z.toarray()[:, j] > 0]))
+
+
+@pytest.mark.parametrize("with_counts", [False, True])
+def test_norms_of_patients_are_those_of_their_matrices(case, with_counts, monkeypatch):
+    matrix, start = case
+    monkeypatch.setattr("daniel.federated.sums.BLOCK", 7)  # patients across many blocks
+    patient = np.unique(matrix.patients, return_inverse=True)[1]
+    records = records_from(matrix.Z, merge=False)
+    norms = patient_norms(records, patient, start, start.b, with_counts=with_counts)
+    Z = matrix.Z.toarray()
+    for i in range(patient.max() + 1):
+        parts = [derivative_by_hand(z, start, start.b[0]) for z in Z[patient == i]]
+        vector = [sum(A for A, _ in parts).ravel(), sum(r for _, r in parts) * start.coords.gain]
+        if with_counts:
+            own = Z[patient == i]
+            vector += [own.sum(axis=0) / start.coords.scale, np.array([10.0 * len(own)])]
+        assert norms[i] == pytest.approx(np.linalg.norm(np.concatenate(vector)), rel=1e-5)
+
+
+def test_no_patient_moves_the_sums_by_more_than_the_clip(case):
+    """Take each patient away: in the units of the norm nothing changes by more than C."""
+    matrix, start = case
+    options, C = natural.Options(intercept="shared"), 6.0
+    scale = start.coords.scale
+    unit = np.outer(scale, scale)
+
+    def vector(m):
+        s = site_sums(m, start, options, clip=C, with_counts=True)
+        S = symmetric(s.triangle, 9) / unit
+        return np.concatenate([S.ravel(), s.b / scale, s.counts / scale, 10 * s.totals[:1]])
+
+    whole, moved = vector(matrix), []
+    for one in np.unique(matrix.patients):
+        rest = matrix.patients != one
+        part = CodeMatrix(matrix.Z[rest], matrix.codes, patients=matrix.patients[rest])
+        moved.append(np.linalg.norm(whole - vector(part)))
+    assert max(moved) <= C * (1 + 1e-4)
+    assert max(moved) > 0.99 * C  # the clip is felt, and not cut below what it allows
+
+
+def test_a_wide_clip_changes_nothing(case):
+    matrix, start = case
+    options = natural.Options()
+    plain, clipped = (site_sums(matrix, start, options, clip=c) for c in (None, 1e9))
+    for name in ("triangle", "b", "counts", "totals"):
+        np.testing.assert_allclose(getattr(clipped, name), getattr(plain, name), atol=1e-4)
+
+
+@pytest.mark.parametrize("epsilon", [0.5, 1, 2, 4, 8])
+def test_noise_multiplier_meets_epsilon_by_an_independent_accountant(epsilon):
+    from dp_accounting import GaussianDpEvent
+    from dp_accounting.pld import PLDAccountant
+
+    for rounds in (1, 3):
+        sigma = release.noise_multiplier(epsilon, 1e-6, rounds)
+        accountant = PLDAccountant()
+        accountant.compose(GaussianDpEvent(sigma), rounds)
+        assert accountant.get_epsilon(1e-6) == pytest.approx(epsilon, rel=2e-2)
+
+
+def test_noise_is_normal_and_of_the_size_that_the_manifest_says(make):
+    network = make(clip=5.0, epsilon=2.0)
+    start = network.start()
+    parcel = release_of(network, "south", start)
+    noise = 5.0 * release.noise_multiplier(2.0, 1e-6) / np.sqrt(2)  # two others share it
+    assert parcel.manifest.noise == pytest.approx(noise)
+    scale = np.linspace(0.1, 0.5, 30)
+    zero = Sums(np.zeros(465), *np.zeros((3, 30)), np.full(2, 1e6))
+    noisy = [release.with_noise(zero, 2.0, scale, bytes([i] * 32)) for i in range(40)]
+    off = [
+        (symmetric(s.triangle, 30) / np.outer(scale, scale))[np.triu_indices(30, 1)] for s in noisy
+    ]
+    assert kstest(np.ravel(off) / np.sqrt(2), "norm").pvalue > 1e-4
+    for name, size in (("b", 2.0), ("counts", 2.0)):
+        drawn = np.array([getattr(s, name) / scale for s in noisy]).ravel()
+        assert kstest(drawn / size, "norm").pvalue > 1e-4
+    assert np.std([s.totals[0] for s in noisy]) == pytest.approx(0.2, rel=0.4)
+    assert all(not np.diag(symmetric(s.triangle, 30)).any() for s in noisy)
+
+
+def test_the_same_release_has_the_same_noise_and_another_has_other(make):
+    network = make(clip=5.0, epsilon=2.0, release="open")
+    start = network.start()
+    first, again = (release_of(network, "south", start).arrays for _ in range(2))
+    assert messages.payload(first) == messages.payload(again)
+    later = network.with_study(epoch=2)
+    other = release_of(later, "south", later.start()).arrays
+    assert np.abs(first["counts"] - other["counts"]).min() > 0
+    assert not first["absent"].any()
+    np.testing.assert_array_equal(first["patients"], first["counts"])  # no second, plain count
+
+
+def release_of(network, name, start):
+    return protocol.preview(network.sites[name], network.study, start, network.keys[name])
+
+
+def first_rows(network, name, n, least=1):
+    matrix = network.sites[name]
+    part = CodeMatrix(matrix.Z[:n], matrix.codes, patients=np.arange(n) // least)
+    return replace(network, sites=network.sites | {name: part})
+
+
+def test_small_sites_send_nothing(masked, exchange):
+    for n, least, word in ((10, 1, "records"), (21, 3, "patients")):
+        small = first_rows(masked, "south", n, least)
+        with pytest.raises(ReleaseError, match=f"fewer {word if n > 10 else 'patients'}") as error:
+            small.answer("south", exchange[0])
+        assert str(n) not in str(error.value) and "7" not in str(error.value)
+    assert first_rows(masked, "south", 11).answer("south", exchange[0])
+    with pytest.raises(ReleaseError, match="patients"):
+        first_rows(masked, "north", 10).start()
+
+
+def test_the_open_gate_leaves_rare_codes_out(make):
+    network = make(release="open", floor=60)
+    start = network.start()
+    matrix = network.sites["east"]
+    seen = patients_with(matrix, np.unique(matrix.patients, return_inverse=True)[1])
+    rare = seen < 60
+    assert 0 < rare.sum() < seen.size  # otherwise the test says nothing
+    arrays = messages.read(network.answer("east", start)).arrays
+    np.testing.assert_array_equal(arrays["absent"].astype(bool), rare)
+    assert not arrays["counts"][rare].any() and not arrays["patients"][rare].any()
+    # Nothing that leaves depends on who has the rare codes.
+    Z = matrix.Z.toarray()
+    Z[:, rare] = Z[::-1, rare]
+    other = replace(network, sites=network.sites | {"east": replace(matrix, Z=sp.csr_array(Z))})
+    assert messages.payload(messages.read(other.answer("east", start)).arrays) == messages.payload(
+        arrays
+    )
+
+
+def test_a_site_whose_codes_are_all_rare_says_nothing(make):
+    network = make(release="open", floor=95)  # south and north have codes of so many patients
+    start = network.start()
+    message = messages.read(network.answer("east", start))
+    assert message.arrays["absent"].all() and not message.arrays["counts"].any()
+    assert network.finish(start, network.answers(start))[1].codes >= 2
+
+
+def test_the_start_leaves_the_hubs_rare_codes_out(make):
+    network = make(floor=100)
+    start = messages.read(network.start()).arrays
+    seen = patients_with(network.hub, network.hub.patients)
+    rare = seen < 100
+    assert 0 < rare.sum() < seen.size
+    assert np.unique(start["center"][rare]).size == 1
+    assert np.abs(start["U"][rare]).max() < 0.01 * np.abs(start["U"][~rare]).max()
+
+
+def test_masked_answers_tell_absent_codes_and_about_how_many_records_only(masked, exchange):
+    arrays = messages.read(exchange[1][1]).arrays
+    assert set(arrays) == {"absent", "masked"}
+    assert arrays["masked"].dtype == np.uint64
+
+
+def test_nothing_leaves_without_a_name(masked, exchange):
+    for name in ("", "  "):
+        with pytest.raises(ReleaseError, match="approve"):
+            masked.answer("south", exchange[0], approved_by=name)
+
+
+# --- the log --------------------------------------------------------------------------------------
+
+
+def test_one_release_for_an_epoch(make, tmp_path):
+    network = make(release="open")
+    ledger = Ledger(tmp_path / "south.log")
+    start = network.start()
+    first = network.answer("south", start, ledger=ledger)
+    again = network.answer("south", start, ledger=ledger)  # the same numbers may leave again
+    assert messages.read(first).manifest.payload == messages.read(again).manifest.payload
+
+    changed = first_rows(network, "south", 300)
+    with pytest.raises(ReleaseError, match="epoch 1, round 1") as error:
+        changed.answer("south", start, ledger=ledger)
+    assert "epoch" in str(error.value)
+    later = changed.with_study(epoch=2)
+    assert later.answer("south", later.start(), ledger=ledger)
+
+    events = [json.loads(line) for line in ledger.path.read_text().splitlines()]
+    assert [(e["event"], e["epoch"], e["by"]) for e in events] == [
+        ("approved", 1, "Ada"),
+        ("approved", 1, "Ada"),
+        ("approved", 2, "Ada"),
+    ]
+    assert stat.S_IMODE(ledger.path.stat().st_mode) == 0o600
+
+
+def test_a_roster_with_one_site_less_is_no_new_occasion(make, tmp_path):
+    """Two masked sums that differ by one site would give that site's answer away."""
+    network = make(records=(100, 90, 80, 70), names=("north", "south", "east", "west"))
+    ledger = Ledger(tmp_path / "south.log")
+    network.answer("south", network.start(), ledger=ledger)
+    fewer = network.with_study(sites=network.study.sites[:3])
+    with pytest.raises(ReleaseError, match="two different answers"):
+        fewer.answer("south", fewer.start(), ledger=ledger)
+
+
+def test_a_release_whose_file_never_appeared_may_be_made_again(open_, open_exchange, tmp_path):
+    ledger, out = Ledger(tmp_path / "south.log"), tmp_path / "answer.daniel"
+    parcel = release_of(open_, "south", open_exchange[0])
+    other = release_of(first_rows(open_, "south", 300), "south", open_exchange[0])
+    key = open_.keys["south"]
+    parcel.send(key, approved_by="Ada", ledger=ledger, out=out)  # killed before the file appeared
+    other.send(key, approved_by="Ada", ledger=ledger, out=out)
+    out.write_bytes(b"")
+    with pytest.raises(ReleaseError):
+        parcel.send(key, approved_by="Ada", ledger=ledger, out=out)
+    out.unlink()
+    ledger.written(other.manifest, messages.payload(other.arrays), "")
+    with pytest.raises(ReleaseError):  # it was written, and has been sent since
+        parcel.send(key, approved_by="Ada", ledger=ledger, out=out)
+
+
+@pytest.mark.parametrize("damage", ["change", "drop", "swap"])
+def test_a_changed_log_stops_releases(open_, open_exchange, tmp_path, damage):
+    ledger = Ledger(tmp_path / "south.log")
+    for _ in range(3):
+        open_.answer("south", open_exchange[0], ledger=ledger)
+    assert len(ledger.entries()) == 3
+    lines = ledger.path.read_text().splitlines(keepends=True)
+    if damage == "change":
+        lines[0] = lines[0].replace("Ada", "Bob")
+    elif damage == "drop":
+        del lines[1]
+    else:
+        lines[:2] = lines[1::-1]
+    ledger.path.write_text("".join(lines))
+    with pytest.raises(ReleaseError, match="changed"):
+        open_.answer("south", open_exchange[0], ledger=ledger)
+
+
+def test_half_a_line_of_a_killed_run_is_written_over(open_, open_exchange, tmp_path):
+    ledger = Ledger(tmp_path / "south.log")
+    for _ in range(2):
+        open_.answer("south", open_exchange[0], ledger=ledger)
+        with ledger.path.open("ab") as file:
+            file.write(b'{"event":"appr')
+    assert len(ledger.entries()) == 2
+    open_.answer("south", open_exchange[0], ledger=ledger)
+    assert len(ledger.entries()) == 3 and ledger.path.read_bytes().endswith(b"}\n")
+
+
+# --- keys -----------------------------------------------------------------------------------------
+
+
+def test_key_files_are_private_and_read_back(tmp_path):
+    key = make_key("north")
+    path = write_key(key, tmp_path)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert read_key(path).public("hub") == key.public("hub")
+    entry = tmp_path / "study.toml"
+    entry.write_text(f"version = 1\n{roster_entry(key, 'hub')}\n")
+    assert Study.load(entry).sites == (key.public("hub"),)
+    private = json.loads(path.read_text())
+    assert private["signing"] not in roster_entry(key) + private["name"]
+    with pytest.raises(InputError, match="exists already"):
+        write_key(key, tmp_path)
+    path.chmod(0o640)
+    with pytest.raises(ReleaseError, match="chmod 600"):
+        read_key(path)
+
+
+@pytest.mark.parametrize("content", ["", "{}", "[1]", '{"kind": "daniel key", "format": 1}'])
+def test_damaged_key_files_are_refused(tmp_path, content):
+    path = tmp_path / "x.key"
+    path.write_text(content)
+    path.chmod(0o600)
+    with pytest.raises(FormatError, match="key file"):
+        read_key(path)
+
+
+@pytest.mark.parametrize("name", ["", "../up", ".hidden", "a/b", "a\nb"])
+def test_names_that_are_no_file_names_are_refused(tmp_path, name):
+    with pytest.raises(InputError, match="name of a file"):
+        write_key(make_key(name), tmp_path)
+    assert not list(tmp_path.iterdir())
+
+
+def test_another_key_than_the_rosters_is_refused(masked, exchange):
+    stranger = replace(masked, keys=masked.keys | {"south": make_key("south")})
+    with pytest.raises(DanielError, match="other keys"):
+        stranger.answer("south", exchange[0])
