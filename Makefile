@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint bench solver relations simulate postgres clean
+.PHONY: help install demo test lint bench solver relations cohort prepare simulate postgres clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,12 @@ solver: $(VENV)/.installed ## speed: the default solver against the paper's desc
 
 relations: $(VENV)/.rivals ## quality: known-pair AUC of daniel and every rival
 	$(BIN)/python -m benchmarks.relations
+
+cohort: $(VENV)/.installed ## synthetic hospitals of the paper's size: time, memory, figure
+	$(BIN)/python -m benchmarks.cohort
+
+prepare: $(VENV)/.installed ## speed: 50 million events to records, against a bare SELECT DISTINCT
+	$(BIN)/python -m benchmarks.prepare | tee results/prepare.txt
 
 simulate: $(VENV)/.installed ## the paper's simulation study, about an hour and a half on two cores
 	$(BIN)/daniel simulate --jobs 2

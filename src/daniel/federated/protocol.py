@@ -130,10 +130,13 @@ def finish(
     left_out = d.floor if d.release == "open" else 1
     mean = totals.mean_answer(sums, sites, made.coords.scale, kept, left_out)
     hub = records_from(matrix.Z[:, kept])
-    noise = totals.noise_norm(list(used.values()), mean, made.coords.scale[kept])
-    options = replace(options, noise=noise)
+    begin = _part(made, kept)
+    noise = totals.noise_norm(list(used.values()), mean.n, kept.size)
+    if noise > 0:
+        mean = totals.denoised(mean, natural.answer(hub, begin, options).G, noise)
+        options = replace(options, noise=min(noise, 2 * float(np.sqrt(hub.p / hub.total))))
     rng = generator(study, opening.manifest.round, 1)
-    fitted = natural.finish(hub, _part(made, kept), [mean], options, rng)
+    fitted = natural.finish(hub, begin, [mean], options, rng)
     model = _model(study, fitted, kept, hub, mean, list(used))
     return model, _report(study, opening, used, model, sums, kept)
 
@@ -275,7 +278,12 @@ def _collect(
 
 
 def _kept(sums: Sums, study: Study) -> np.ndarray:
-    """The codes that may be shown: those of at least `floor` patients in all sites together."""
+    """The codes that may be shown: those of at least `floor` patients in all sites together.
+
+    Noise protects without a floor, and to drop codes by noisy counts would only lose some.
+    """
+    if study.disclosure.epsilon is not None:
+        return np.arange(sums.patients.size)
     kept = np.flatnonzero(sums.patients > study.disclosure.floor - 0.5)
     if kept.size < 2:
         raise InputError(

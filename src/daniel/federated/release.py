@@ -30,6 +30,7 @@ from daniel.federated.ledger import Ledger
 from daniel.federated.masks import add_masks, derive, encode, stream
 from daniel.federated.messages import Manifest, rounded
 from daniel.federated.sums import (
+    COUNT_CLIP,
     RECORD_WEIGHT,
     Sums,
     patient_numbers,
@@ -173,7 +174,8 @@ def noise_of(study: Study) -> float:
     if d.epsilon is None or d.clip is None:
         return 0.0
     sites = max(1, len(study.sites) - 1) if d.release == "masked" else 1
-    return d.clip * noise_multiplier(d.epsilon, d.delta, study.rounds) / float(np.sqrt(sites))
+    sensitivity = d.clip * float(np.hypot(1, COUNT_CLIP))  # of derivatives and counts together
+    return sensitivity * noise_multiplier(d.epsilon, d.delta, study.rounds) / float(np.sqrt(sites))
 
 
 def noise_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:

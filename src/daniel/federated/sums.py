@@ -23,7 +23,8 @@ from daniel.federated.messages import size_of_triangle
 from daniel.matrix import CodeMatrix
 
 BLOCK = 256  # records whose patients are clipped at once
-RECORD_WEIGHT = 10.0  # of one record beside a patient's derivative, where n gets noise too
+RECORD_WEIGHT = 10.0  # of one record beside the patient's counts, where both get noise
+COUNT_CLIP = 0.25  # of a patient's counts, in units of the clip of the derivative
 
 
 @dataclass(frozen=True)
@@ -71,29 +72,34 @@ def site_sums(
 ) -> Sums:
     """The sums of a site at the start.
 
-    With `clip` a patient whose share has a norm above it counts less, so that the share comes down
-    to it; the patient's records, counts and derivatives all bear the same weight.  with_counts: the
-    norm covers counts and records too, as noise on all of them asks for.
+    With `clip` a patient whose derivative has a norm above it counts less in the derivatives, so
+    that it comes down to the clip.  with_counts: the patient's counts and number of records are
+    brought down to COUNT_CLIP times the clip, by a weight of their own; without it they stay exact.
     """
     patient = patient_numbers(matrix)
-    records = records_from(matrix.Z, merge=clip is None)
+    records = counted = records_from(matrix.Z, merge=clip is None)
     b = start.b
     if options.intercept == "site":
         b = natural.site_intercepts(records, start)
     if clip is not None:
-        norms = patient_norms(records, patient, start, b, with_counts=with_counts)
-        weight = np.minimum(1.0, clip / np.maximum(norms, 1e-300))[patient]
-        records = replace(records, weight=weight)
+        norms, of_counts = patient_norms(records, patient, start, b)
+        records = replace(records, weight=_weights(norms, clip)[patient])
+        if with_counts:
+            counted = replace(records, weight=_weights(of_counts, COUNT_CLIP * clip)[patient])
     free = None if start.coords.tied else b
     out = full_sweep(records, start.coords, (start.U, start.V), free)
-    total = records.total
     return Sums(
-        _triangle(out.G, total, start.coords.scale),
-        out.b[0] * total,
-        records.counts().astype(np.float64),  # whole numbers where there is no code at all
+        _triangle(out.G, records.total, start.coords.scale),
+        out.b[0] * records.total,
+        counted.counts().astype(np.float64),  # whole numbers where there is no code at all
         patients_with(matrix, patient),
-        np.array([total, patient.max() + 1.0]),
+        np.array([counted.total, patient.max() + 1.0]),
     )
+
+
+def _weights(norms: np.ndarray, most: float) -> np.ndarray:
+    """Factors that bring norms down to `most`."""
+    return np.minimum(1.0, most / np.maximum(norms, 1e-300))
 
 
 def _triangle(G: np.ndarray, total: float, scale: np.ndarray) -> np.ndarray:
@@ -126,27 +132,22 @@ def triangle_of_scales(scale: np.ndarray) -> np.ndarray:
 
 
 def patient_norms(
-    records: Records,
-    patient: np.ndarray,
-    start: natural.Start,
-    b: np.ndarray,
-    *,
-    with_counts: bool = False,
-) -> np.ndarray:
-    """(patients,) norm of each patient's share of the derivative, in natural units.
+    records: Records, patient: np.ndarray, start: natural.Start, b: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """(patients,) norms of each patient's share of the derivative, and of the counts.
 
     A patient's derivative is A = sum_r x_r y_r' over the patient's records, without its diagonal d:
     ``|sym A|^2 = (|A|^2 + <A, A'>)/2 - |d|^2``, where ``|A|^2 = sum_rs (x_r'x_s)(y_r'y_s)`` and
     ``<A, A'> = sum_rs (x_r'y_s)(y_r'x_s)``: Gram matrices of records, never a (p, p) array.  To it
-    comes the derivative in the intercepts, |sum y_r|^2; with_counts adds |sum z_r / sigma|^2 and
-    the number of records.
+    comes the derivative in the intercepts, |sum y_r|^2.  The counts are sum z_r / sigma and the
+    number of records times RECORD_WEIGHT.
     """
     coords = start.coords
     order = np.argsort(patient, kind="stable")
     owner = patient[order]
     edges = np.append(np.flatnonzero(np.diff(owner, prepend=-1)), owner.size)
     Z = records.csr(np.float64)[order]
-    norms = np.zeros(int(patient.max()) + 1)
+    norms = np.zeros((2, int(patient.max()) + 1))
     first = 0
     while first < edges.size - 1:
         last = max(int(np.searchsorted(edges, edges[first] + BLOCK, "right")) - 1, first + 1)
@@ -159,12 +160,11 @@ def patient_norms(
         if coords.tie is not None:
             column = np.add.reduceat(y / coords.gain, runs)
             squared += ((coords.tie * column) ** 2).sum(axis=1)
-        if with_counts:
-            squared += (np.add.reduceat(z / coords.scale, runs) ** 2).sum(axis=1)
-            squared += (RECORD_WEIGHT * np.diff(np.append(runs, z.shape[0]))) ** 2
-        norms[owner[edges[first:last]]] = np.sqrt(squared)
+        counts = (np.add.reduceat(z / coords.scale, runs) ** 2).sum(axis=1)
+        counts += (RECORD_WEIGHT * np.diff(np.append(runs, z.shape[0]))) ** 2
+        norms[:, owner[edges[first:last]]] = np.sqrt([squared, counts])
         first = last
-    return norms
+    return norms[0], norms[1]
 
 
 def _residual(x: np.ndarray, z: np.ndarray, start: natural.Start, b: np.ndarray) -> np.ndarray:
