@@ -38,6 +38,12 @@ def _pooled(problem: Problem) -> Daniel:
     return Daniel(random_state=SEED).fit(CodeMatrix(problem.Z, tuple(problem.codes)))
 
 
+def _hub(problem: Problem) -> Daniel:
+    names, counts = np.unique(problem.sites, return_counts=True)
+    own = problem.Z[problem.sites == names[np.argmax(counts)]]
+    return Daniel(random_state=SEED).fit(CodeMatrix(own, tuple(problem.codes)))
+
+
 def _plain(problem: Problem) -> Daniel:
     records = CodeMatrix(problem.Z, tuple(problem.codes))
     return Daniel(random_state=SEED).fit(records, sites=problem.sites)
@@ -61,6 +67,7 @@ def _gate(**terms: object) -> Callable[[Problem], Daniel]:
 
 ROWS: dict[str, Row] = {
     "pooled": ("all records in one place", _pooled),
+    "hub": ("the hub alone", _hub),
     "plain": ("one shot, no gate", _plain),
     "masked": ("masked, floor 11 on the total (default)", _gate()),
     "open3": ("open, floor 3 at each site", _gate(release="open", floor=3)),

@@ -1,8 +1,10 @@
 """The study: dataclass <-> commented file, its hash, and what it refuses."""
 
 import dataclasses
+import errno
 import hashlib
 import json
+import os
 import re
 import tomllib
 
@@ -49,6 +51,16 @@ def test_new_writes_a_study_that_loads(tmp_path):
     again = CliRunner().invoke(app, ["new", "--out", str(path)])
     assert again.exit_code == 2
     assert "exists already" in again.stderr
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(InputError, match=r"study.toml cannot be written \(No space left"):
+        Study().write(tmp_path / "study.toml")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_commented_setting_can_be_switched_on(tmp_path):
@@ -152,7 +164,8 @@ def changed(study, path, value):
         ("version = 1\n[model]\npenalty = 'big'\n", ["'model.penalty'", "a number or 'auto'"]),
         ("version = 1\n[disclosure]\nclip = nan\n", ["'disclosure.clip'", "a number"]),
         ("version = 2\n", ["version 2", "reads version 1"]),
-        ("name = 'x'\n", ["version missing"]),
+        ("version = '1'\n", ["version '1'", "reads version 1"]),
+        ("name = 'x'\n", ["has no version", "reads version 1"]),
         ("version = \n", ["not TOML"]),
         ("version = 1\n[codes]\nfile = 'none.tsv'\n", ["no code file", "none.tsv"]),
         ("version = 1\n[codes]\nfile = 'a'\nnames = ['b']\n", ["codes.file and codes.names"]),
@@ -207,6 +220,8 @@ def test_the_roster_knows_its_sites():
     assert Study().site("anyone").name == "anyone"
     with pytest.raises(InputError, match="did you mean 'north'"):
         FULL.site("nort")
+    with pytest.raises(InputError, match="no name"):
+        Study().site(" ")
 
 
 def test_the_model_is_that_of_the_estimator():

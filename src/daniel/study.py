@@ -193,9 +193,9 @@ class Study:
         path = Path(path)
         table = studyfile.read(path)
         if table.get("version") != VERSION:
-            found = table.get("version", "missing")
+            found = f"study version {table['version']!r}" if "version" in table else "no version"
             raise FormatError(
-                f"{path.name} has study version {found}, and this daniel reads version {VERSION}: "
+                f"{path.name} has {found}, and this daniel reads version {VERSION}: "
                 "write it anew with `daniel new`, or install the daniel that wrote it."
             )
         study = studyfile.build(cls, table, path.name)
@@ -234,6 +234,8 @@ class Study:
 
     def site(self, name: str) -> Site:
         """The roster's entry; a study without a roster knows every name."""
+        if not name.strip():
+            raise InputError("The site has no name: give one, such as 'north'.")
         if not self.sites:
             return Site(name=name)
         for site in self.sites:

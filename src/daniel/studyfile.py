@@ -65,9 +65,13 @@ def write_text(path: Path, text: str) -> None:
     try:
         temporary.write_text(text, "utf-8")
         os.replace(temporary, path)
-    except BaseException:
+    except OSError as error:
+        raise InputError(
+            f"{path} cannot be written ({error.strerror}): free some space, or choose a place that "
+            "this user may write to."
+        ) from None
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
 
 
 # --- reading --------------------------------------------------------------------------------------

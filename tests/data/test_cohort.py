@@ -1,5 +1,6 @@
 """`daniel cohort`: files, plans, hazards and bad input, checked by plain pandas."""
 
+import errno
 import json
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
+from benchmarks import prepare as benchmark
 from daniel.cli import app
 from daniel.data.cohort import Options, files, make, make_cohort, plan, read_options
 from daniel.data.cohort.codes import make_codebook
 from daniel.data.cohort.patients import MAX_WINDOWS, make_histories
 from daniel.data.cohort.truth import LAWS, known_pairs, make_truth, prevalences
-from daniel.errors import ParameterError
+from daniel.errors import InputError, ParameterError
 
 SMALL = Options((300, 200), (2_400, 1_600), (75, 10, 35), 4.0, seed=3)
 ADMISSION, DEATH, DEMENTIA = "NURSING_HOME_ADMISSION", "MEDS_DEATH", "PheCode:290.1"
@@ -399,12 +401,28 @@ def test_an_existing_folder_is_left_alone(tmp_path):
 
 def test_a_failure_half_way_leaves_nothing(tmp_path, monkeypatch):
     def fail(*arguments):
-        raise OSError("disk full")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(make, "write_patients", fail)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(InputError, match=r"half cannot be written \(No space left"):
         make_cohort(Options((20,), (60,), (40, 5, 20), 2.0), tmp_path / "half")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_benchmark_reads_all_hospitals_of_a_cohort(cohort, events):
+    """Its first line has the events; a row has seconds, rate, memory, cells and ratio."""
+    first, _, head, bare, prepared = benchmark.report(cohort[0], 1).split("\n")
+    every = pd.concat(events.values(), ignore_index=True)
+    assert first.startswith(f"{len(every):,} events in 2 Parquet files")
+    assert head.split() == ["seconds", "events/s", "peak", "GB", "cells", "ratio"]
+    assert bare.split()[-1] == "1.00"
+    _, _, peak, found, ratio = prepared.removeprefix("daniel prepare").split()
+    assert 0.01 < float(peak) < 4
+    assert float(ratio) > 0
+    every = every[every["code"] != DEATH].assign(code="V:" + every["code"])
+    table = cells(every, months)
+    kept = table.groupby("code")["subject_id"].transform("nunique") >= 11
+    assert int(found.replace(",", "")) == kept.sum()
 
 
 def test_options_must_name_every_hospital():

@@ -1,22 +1,26 @@
 """The command `daniel prepare` and the folder that it makes: privacy, bad input, interruptions."""
 
+import errno
 import hashlib
 import json
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 from pathlib import Path
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
+from safetensors import SafetensorError
 from typer.testing import CliRunner
 
 from daniel.cli import app
-from daniel.data import read_site, sitefolder
+from daniel.data import read_site
 from daniel.data.prepare import prepare
 from daniel.data.records import from_cells
 from daniel.data.summary import shown
@@ -317,16 +321,62 @@ def test_progress_goes_through_every_stage(run):
     assert seen[-1] == ("writing", 1.0, "")
 
 
+def test_progress_shows_no_small_count(run):
+    notes = []
+    run(
+        "patient,time,code\na,2020-01-01,x\nb,2020-01-01,x\n",
+        progress=lambda *r: notes.append(r[2]),
+    )
+    assert {note for note in notes if note} == {
+        "<11 events",
+        "<11 patients",
+        "1 columns",
+        "<11 records",
+    }
+
+
 def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
     (tmp_path / "events.csv").write_text(events())
 
-    def fail(*args, **options):
-        raise OSError("disk full")
+    for where, error in (
+        ("pq.write_table", OSError(errno.ENOSPC, "No space left on device")),
+        ("save_file", SafetensorError("I/O error")),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(f"daniel.data.sitefolder.{where}", Mock(side_effect=error))
+            with pytest.raises(InputError, match=r"out cannot be written \((No space|the disk)"):
+                prepare(tmp_path / "events.csv", Study(), "north", tmp_path / "out")
+        assert [p.name for p in tmp_path.iterdir()] == ["events.csv"]
 
-    monkeypatch.setattr(sitefolder.pq, "write_table", fail)
-    with pytest.raises(OSError, match="disk full"):
-        prepare(tmp_path / "events.csv", Study(), "north", tmp_path / "out")
-    assert [p.name for p in tmp_path.iterdir()] == ["events.csv"]
+
+@pytest.mark.parametrize("kilobytes", [1, 16])
+def test_a_disk_that_is_full_is_one_sentence(tmp_path, kilobytes):
+    """No file may grow further: DuckDB cannot begin, or cannot commit."""
+    (tmp_path / "events.csv").write_text(events(400))
+    (tmp_path / "study.toml").write_text(ANY)
+    most = kilobytes * 1024
+    command = ["prepare", "events.csv", "--site", "north", "--out", "out"]
+    result = subprocess.run(
+        [Path(sys.executable).with_name("daniel"), *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (most, most)),
+    )
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.startswith("daniel: The disk of the output folder is full")
+    assert result.stderr.count("\n") == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["events.csv", "study.toml"]
+
+
+def test_places_that_cannot_be_written(tmp_path):
+    (tmp_path / "events.csv").write_text(events())
+    (tmp_path / "there").mkdir()
+    (tmp_path / "link").symlink_to("there")
+    for name in ("link", "x" * 300):
+        with pytest.raises(InputError, match="cannot be written"):
+            prepare(tmp_path / "events.csv", Study(), "north", tmp_path / name)
+    assert {p.name for p in tmp_path.iterdir()} == {"events.csv", "there", "link"}
 
 
 KILLED = """

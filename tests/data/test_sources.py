@@ -5,10 +5,12 @@ import shutil
 
 import duckdb
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from omop_tables import TABLES
 
-from daniel.errors import InputError
+from daniel.errors import FormatError, InputError
 
 BASE = "version = 1\n[codes]\nminimum_patients = 1\n"
 
@@ -139,6 +141,18 @@ def test_omop_tables_without_rows(run, tmp_path):
     shutil.rmtree(parquet / "drug_exposure")
     TABLES["drug_exposure"].iloc[:0].to_parquet(parquet / "drug_exposure.parquet")
     assert not any("RxNorm" in c for *_, c in run(parquet, BASE).cells)
+
+
+def test_omop_ids_that_an_export_has_turned_into_decimals(run, tmp_path):
+    """A table with a missing id comes out of pandas with 1.0 for 1: the same patient."""
+    folder = csv_folder(tmp_path / "cdm")
+    expected = run(folder, BASE).cells
+    for name in ("condition_occurrence", "death"):
+        table = TABLES[name]
+        table = table.assign(person_id=table["person_id"].astype(float))
+        table.to_csv(folder / f"{name}.csv", index=False)
+    assert (folder / "condition_occurrence.csv").read_text().split("\n")[1].startswith("1.0,")
+    assert run(folder, BASE).cells == expected
 
 
 @pytest.mark.parametrize(
@@ -293,6 +307,52 @@ def test_events_that_cannot_be_used_are_counted(run):
     assert counts["without a code"] == 2
 
 
+def test_a_number_that_is_none_is_no_patient(run, tmp_path):
+    patient = pa.array([1.0, float("nan")])  # not null
+    table = pa.table({"patient": patient, "time": ["2020-01-01"] * 2, "code": ["x", "x"]})
+    pq.write_table(table, tmp_path / "events.parquet")
+    result = run(tmp_path / "events.parquet")
+    assert result.matrix.shape == (1, 1)
+    assert result.info["facts"]["events"]["without a patient"] == 1
+
+
+def test_meds_with_a_column_of_another_type(run, tmp_path):
+    folder = meds_folder(tmp_path / "meds", parent_codes=["text"] * 2, code=["a", "b"])
+    with pytest.raises(FormatError, match="BinderException"):
+        run(folder)
+
+
+def test_a_url_is_not_repeated(run):
+    for url in ("postgresql+psycopg://me:secret@host/db", "Postgres://me:secret@host/db"):
+        with pytest.raises(InputError, match="URL that daniel does not know") as error:
+            run(url)
+        assert "secret" not in str(error.value)
+
+
+def test_the_folder_in_which_one_stands_has_a_name(run, tmp_path, monkeypatch):
+    folder = tmp_path / "flat"
+    folder.mkdir()
+    (folder / "a.csv").write_text("patient,time,code\n1,2020-01-01,x\n")
+    monkeypatch.chdir(folder)
+    assert run(".").info["facts"]["label"] == "flat"
+
+
+def test_a_folder_of_different_tables_is_described(run, tmp_path):
+    folder = tmp_path / "dump"
+    folder.mkdir()
+    (folder / "a.csv").write_text("patient,time,code\n1,2020-01-01,x\n")
+    (folder / "b.csv").write_text("subject,born\n1,1950\n")
+    with pytest.raises(InputError) as error:
+        run(folder)
+    for words in ("dump: a.csv has the columns patient, time, code", "b.csv has subject, born"):
+        assert words in str(error.value)
+
+
+def test_a_path_that_cannot_be_looked_at(run):
+    with pytest.raises(InputError, match="cannot be opened"):
+        run("x" * 300)
+
+
 def test_a_folder_of_flat_files(run, tmp_path):
     folder = tmp_path / "flat"
     folder.mkdir()
@@ -300,5 +360,5 @@ def test_a_folder_of_flat_files(run, tmp_path):
         (folder / f"part{i}.csv").write_text(f"patient,time,code\np{i},2020-01-01,x\n")
     assert {p for p, *_ in run(folder).cells} == {"p0", "p1", "p2"}
     (folder / "part3.csv").write_text("patient,code,time\np3,x,2020-01-01\n")
-    with pytest.raises(InputError, match="different columns"):
+    with pytest.raises(InputError, match="expected the same columns"):
         run(folder)

@@ -120,8 +120,18 @@ def test_two_targets_follow_the_stated_rule_and_are_counted(run, tmp_path, many,
     result = run(EVENTS, BASE + MAP + f'many = "{many}"\n')
     assert {c for p, c in names(result) if p == "a"} == {f"PheCode:{k}" for k in kept | {"3"}}
     report = result.info["facts"]["maps"][0]
-    assert (report["several"], report["found_several"]) == (2, 1)  # one for each vocabulary
+    assert (report["codes"], report["several"], report["found_several"]) == (2, 1, 1)
     assert "with several targets" in result.summary
+
+
+def test_coverage_knows_that_rare_codes_are_dropped(run):
+    """Code x of two patients stays, y of one does not; its events are not counted as kept."""
+    rows = "a,2020-01-01,x,V\nb,2020-01-01,x,V\na,2020-01-01,y,V\na,2020-02-01,y,V\n"
+    toml = "version = 1\n[codes]\nminimum_patients = 2\n"
+    result = run("patient,time,code,vocabulary\n" + rows, toml)
+    assert result.matrix.codes == ("V:x",)
+    (row,) = result.info["facts"]["coverage"]
+    assert (row["events"], row["kept"], row["unmapped"], row["outside"]) == (4, 2, 0, 2)
 
 
 def test_a_vocabulary_column_keeps_code_spaces_apart(run, tmp_path):

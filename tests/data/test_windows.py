@@ -95,6 +95,16 @@ def test_days_of_texts(text, expected):
     assert con.execute(sql, [text]).fetchone() == (expected,)
 
 
+@pytest.mark.parametrize("kind", ["DATE", "TIMESTAMP", "TIMESTAMPTZ"])
+def test_infinity_is_no_day(run, tmp_path, kind):
+    times = f"unnest(['infinity', '-infinity', '2020-01-01'])::{kind} AS time"
+    path = tmp_path / "events.parquet"
+    duckdb.sql(f"SELECT 1 AS patient, {times}, 'x' AS code").write_parquet(str(path))
+    result = run(path)
+    assert result.cells == {("1", 0, "x")}
+    assert result.info["facts"]["events"]["with an unreadable date"] == 2
+
+
 def test_an_instant_has_the_day_of_the_sites_clock(run, tmp_path):
     """The same instants as text and as Parquet, in two zones; times without a zone stay."""
     instants = pd.to_datetime(["2020-01-31T12:00Z", "2020-07-30T23:30Z"], utc=True)

@@ -10,6 +10,7 @@ from daniel.core import natural
 from daniel.core.records import records_from
 from daniel.errors import DanielError, FormatError, InputError, ParameterError
 from daniel.federated import messages, protocol, totals
+from daniel.federated.release import noise_of
 from daniel.federated.sums import Sums, site_sums, symmetric
 from daniel.federated.terms import generator, options_of
 from daniel.matrix import CodeMatrix
@@ -299,6 +300,31 @@ def test_noise_costs_little_when_epsilon_is_large(make):
     assert report.epsilon == 50.0 and report.codes == 20
     gap = np.linalg.norm(noisy.theta_ - plain.theta_) / np.linalg.norm(plain.theta_)
     assert 0 < gap < 0.2
+
+
+def test_much_noise_leaves_the_hubs_own_derivative():
+    """Eigenvalues of the difference below the noise vanish, the others lose its norm."""
+    rng = np.random.default_rng(0)
+    own = rng.standard_normal((12, 12))
+    v = np.linalg.qr(rng.standard_normal((12, 2)))[0]
+    half = (own + own.T) / 2
+    G = half + 3 * np.outer(v[:, 0], v[:, 0]) - 0.5 * np.outer(v[:, 1], v[:, 1])
+    mean = natural.Answer(G, np.zeros((1, 12)), 10.0, np.zeros(12))
+    np.testing.assert_allclose(totals.denoised(mean, own, 10.0).G, half, atol=1e-5)
+    np.testing.assert_allclose(totals.denoised(mean, own, 0.0).G, G, atol=1e-5)
+    expected = half + 2 * np.outer(v[:, 0], v[:, 0])
+    np.testing.assert_allclose(totals.denoised(mean, own, 1.0).G, expected, atol=1e-5)
+
+
+def test_the_norm_of_the_noise_is_what_matrices_show(make):
+    network = make(clip=5.0, epsilon=2.0)
+    start = network.start()
+    answers = [messages.read(a) for a in network.answers(start)]
+    noise = np.sqrt(3) * noise_of(network.study)
+    p, n = 400, 1000.0
+    E = np.random.default_rng(0).standard_normal((p, p)) * noise / np.sqrt(2) / n
+    E = np.triu(E, 1) + np.triu(E, 1).T
+    assert np.linalg.norm(E, 2) == pytest.approx(totals.noise_norm(answers, n, p), rel=0.1)
 
 
 @pytest.mark.parametrize(

@@ -123,6 +123,7 @@ def test_noise_is_normal_and_of_the_size_that_the_manifest_says(make):
     sensitivity = np.hypot(5.0, 5.0 / 4)  # of derivatives, and of counts
     noise = sensitivity * release.noise_multiplier(2.0, 1e-6) / np.sqrt(2)  # two others share it
     assert parcel.manifest.noise == pytest.approx(noise)
+    assert parcel.manifest.records == 0  # its part of the noise would not protect it
     scale = np.linspace(0.1, 0.5, 30)
     zero = Sums(np.zeros(465), *np.zeros((3, 30)), np.full(2, 1e6))
     noisy = [release.with_noise(zero, 2.0, scale, bytes([i] * 32)) for i in range(40)]

@@ -8,14 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from daniel.core.start import (
-    count_above,
-    extreme_eigenpairs,
-    least_risk,
-    penalty_factor,
-    relief,
-    spectral_start,
-)
+from daniel.core.noise import least_risk, penalty_factor, relief
+from daniel.core.start import count_above, extreme_eigenpairs, spectral_start
 
 NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise level
 NEGATIVE_SHARE = 3  # one column in so many may hold a negative component

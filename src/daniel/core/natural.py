@@ -18,17 +18,11 @@ import numpy as np
 from daniel.core.components import Components, first_components
 from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_mean, theta_from
 from daniel.core.ising import full_sweep, logit_moments
+from daniel.core.noise import excess_noise, expected_together, noise_level, rarity
 from daniel.core.records import Records, records_from
 from daniel.core.sample import gibbs
 from daniel.core.solve import Solution, minimise_in_stages
-from daniel.core.start import (
-    correlation,
-    excess_noise,
-    expected_together,
-    extreme_eigenpairs,
-    noise_level,
-    rarity,
-)
+from daniel.core.start import correlation, extreme_eigenpairs
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 Intercept = Literal["site", "shared", "tied"]

@@ -18,6 +18,7 @@ from daniel.errors import FormatError, InputError, ParameterError
 Progress = Callable[[str, float, str], None]  # stage, share done, what came out
 POLL_SECONDS = 0.2
 BATCH = 1 << 20
+UNWRITTEN = ("No space left", "Could not write", "Failed to commit")  # words of DuckDB
 
 
 class Engine:
@@ -87,10 +88,11 @@ class Engine:
 @contextmanager
 def engine(folder: Path, memory: str, timezone: str, progress: Progress | None) -> Iterator[Engine]:
     """A DuckDB whose tables and spill stand in the folder."""
-    con = duckdb.connect(
-        str(folder / "work.duckdb"),
-        config={"temp_directory": str(folder / "spill"), "preserve_insertion_order": "false"},
-    )
+    with _told("The work file"):
+        con = duckdb.connect(
+            str(folder / "work.duckdb"),
+            config={"temp_directory": str(folder / "spill"), "preserve_insertion_order": "false"},
+        )
     try:
         con.execute("SET enable_progress_bar = false")
         _set(con, "memory_limit", memory, "Give a size such as '2GB'")
@@ -124,12 +126,20 @@ def _told(about: str) -> Iterator[None]:
             f"{about} cannot be read{where}: expected UTF-8 text with the same columns in every "
             "line, or an undamaged file."
         ) from None
-    except duckdb.IOException as error:
-        if "No space left" in str(error):
-            raise InputError("The disk of the output folder is full: free some space.") from None
+    except duckdb.Error as error:
+        if any(words in str(error) for words in UNWRITTEN):
+            raise InputError(
+                "The disk of the output folder is full, or cannot be written to: free some space, "
+                "or choose another place."
+            ) from None
+        if isinstance(error, duckdb.IOException):
+            raise FormatError(
+                f"{about} cannot be read: it is damaged, not of its kind, in use by another "
+                "program, or not open to this user."
+            ) from None
         raise FormatError(
-            f"{about} cannot be read: it is damaged, not of its kind, in use by another program, "
-            "or not open to this user."
+            f"{about} cannot be used: DuckDB stopped with {type(error).__name__}. Check that its "
+            "columns hold what their names say."
         ) from None
 
 

@@ -1,6 +1,7 @@
 """Maps between vocabularies: two-column files, with parents, applied to the named codes."""
 
 import hashlib
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -141,7 +142,7 @@ def _hash(engine: Engine) -> str:
 
 def _file(engine: Engine, path: Path) -> tables.Relation:
     label = f"The map {path.name}"
-    if not path.is_file():
+    if not os.path.isfile(path):  # Path.is_file raises in a folder that is closed
         raise InputError(f"{label}, which the study names, is not in the folder {path.parent}.")
     return tables.relation(engine, [path], label)
 
@@ -152,7 +153,10 @@ def _clean(column: str) -> str:
 
 
 def _report(engine: Engine, m: CodeMap, sha256: str) -> MapReport:
-    codes, several = engine.rows("SELECT count(*), count(*) FILTER (n > 1) FROM loaded")[0]
+    codes, several = engine.rows(
+        "SELECT count(*), count(*) FILTER (n > 1) FROM (SELECT count(*) AS n FROM pairs "
+        "WHERE v = '' OR v IN (SELECT vkey FROM sources) GROUP BY v, code)"
+    )[0]
     found, ambiguous, found_several = engine.rows(
         "SELECT count(*) FILTER (agree), count(*) FILTER (NOT agree), "
         "count(*) FILTER (agree AND l.n > 1) "

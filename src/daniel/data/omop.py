@@ -65,7 +65,12 @@ def _asked(omop: Omop) -> Iterable[tuple[str, str]]:
 
 def _deaths(death: Relation) -> str:
     patient, time = death.need("person_id"), death.need("death_date")
-    return f"SELECT CAST({patient} AS VARCHAR) AS patient, {time} AS time FROM {death.sql}"
+    return f"SELECT {_person(patient)} AS patient, {time} AS time FROM {death.sql}"
+
+
+def _person(column: str) -> str:
+    """An id as text; exports of one table may write 12.0 where another has 12."""
+    return f"REGEXP_REPLACE(CAST({column} AS VARCHAR), '^([0-9]+)[.]0+$', '\\1')"
 
 
 def _names(concept: Relation) -> str | None:
@@ -106,7 +111,7 @@ def _table(relations: Mapping[str, Relation], table: str, label: str) -> Relatio
 
 def _columns(e: Relation, table: Table, extra: str) -> str:
     patient, date = e.need("person_id"), e.need(table.date)
-    return f"(SELECT CAST({patient} AS VARCHAR) AS patient, {date} AS time, {extra} FROM {e.sql}) e"
+    return f"(SELECT {_person(patient)} AS patient, {date} AS time, {extra} FROM {e.sql}) e"
 
 
 def _standard(e: Relation, table: Table, concept: Relation | None) -> tuple[str, str, str]:

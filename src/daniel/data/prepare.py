@@ -61,7 +61,7 @@ def prepare(
             translated = replace(study, maps=(*maps, *study.maps))
             names = _choose_codes(db, translated, found, facts)
             cells = _records(db, study, len(names))
-            names, cells, held = _keep_codes(study, names, cells, facts)
+            names, cells, held = _keep_codes(db, study, names, cells, facts)
             patients = _pseudonyms(db, cells, random_state)
             codes = _codes(db, found, names, held, cells)
             db.tell("writing", 0.0)
@@ -78,7 +78,10 @@ def _read_events(db: Engine, source: Source, facts: Facts) -> None:
     kinds = {row[0]: row[1] for row in db.rows(f"DESCRIBE {source.events}", about=source.label)}
     text = kinds["time"] == "VARCHAR"
     timed = "coalesce(trim(time), '') <> ''" if text else "time IS NOT NULL"
-    patient = "NULLIF(trim(patient), '')" if kinds["patient"] == "VARCHAR" else "patient"
+    patient = {
+        "VARCHAR": "NULLIF(trim(patient), '')",
+        "DOUBLE": "CASE WHEN NOT isnan(patient) THEN patient END",
+    }.get(kinds["patient"], "patient")
     # A file that is slow to parse is parsed once.
     db.run(
         f"CREATE {'VIEW' if source.fast else 'TABLE'} events AS SELECT {patient} AS patient, "
@@ -97,7 +100,7 @@ def _read_events(db: Engine, source: Source, facts: Facts) -> None:
     )
     _count_events(db, source, facts)
     _count_after_death(db, source, facts)
-    db.tell("reading events", note=f"{facts.events['read']:,} events")
+    db.tell("reading events", note=f"{summary.shown(facts.events['read'])} events")
 
 
 def _count_events(db: Engine, source: Source, facts: Facts) -> None:
@@ -146,15 +149,26 @@ def _number_patients(db: Engine, facts: Facts) -> None:
         "patients",
     )
     facts.patients_seen = db.value("SELECT count(*) FROM patients")
-    db.tell("patients", note=f"{facts.patients_seen:,} patients")
+    db.tell("patients", note=f"{summary.shown(facts.patients_seen)} patients")
 
 
 def _choose_codes(db: Engine, study: Study, source: Source, facts: Facts) -> list[str]:
-    """The columns, and how well the vocabularies of the site are covered."""
+    """The columns, before rare ones are dropped."""
     db.tell("codes", 0.0)
     vocabulary.name_codes(db, study, source.parents)
     facts.maps = [apply_map(db, study, m) for m in study.maps]
     names = vocabulary.choose_columns(db, study)
+    outside = db.value(
+        "SELECT count(*) FROM (SELECT DISTINCT vkey, code FROM named WHERE NOT missed) "
+        "ANTI JOIN chosen USING (vkey, code)"
+    )
+    facts.codes = {"outside the study": outside}
+    db.tell("codes", note=f"{len(names):,} columns")
+    return names
+
+
+def _cover(db: Engine, facts: Facts) -> None:
+    """How well the vocabularies of the site are covered, and the codes that no map knows."""
     columns = ("vocabulary", "codes", "events", "kept", "unmapped", "outside")
     rows = db.rows(
         "SELECT min(origin), count(*), sum(events), coalesce(sum(events) FILTER (kept), 0), "
@@ -174,13 +188,6 @@ def _choose_codes(db: Engine, study: Study, source: Source, facts: Facts) -> lis
         ORDER BY n DESC, code
         """
     )
-    outside = db.value(
-        "SELECT count(*) FROM (SELECT DISTINCT vkey, code FROM named WHERE NOT missed) "
-        "ANTI JOIN chosen USING (vkey, code)"
-    )
-    facts.codes = {"outside the study": outside}
-    db.tell("codes", note=f"{len(names):,} columns")
-    return names
 
 
 def _records(db: Engine, study: Study, n_codes: int) -> RecordArrays:
@@ -204,12 +211,12 @@ def _records(db: Engine, study: Study, n_codes: int) -> RecordArrays:
         n_windows=n_windows,
         first_window=low,
     )
-    db.tell("records", note=f"{found.n:,} records")
+    db.tell("records", note=f"{summary.shown(found.n)} records")
     return found
 
 
 def _keep_codes(
-    study: Study, names: list[str], cells: RecordArrays, facts: Facts
+    db: Engine, study: Study, names: list[str], cells: RecordArrays, facts: Facts
 ) -> tuple[list[str], RecordArrays, np.ndarray]:
     """Apply the rule where there is no list; names, records, and patients with each code."""
     patients = cells.patients_with(len(names))
@@ -218,6 +225,8 @@ def _keep_codes(
         facts.codes["of too few patients"] = int((~kept).sum())
         names = [name for name, keep in zip(names, kept, strict=True) if keep]
         cells, patients = cells.keep(kept), patients[kept]
+        vocabulary.drop_columns(db, np.flatnonzero(~kept))
+    _cover(db, facts)
     if not cells.n:
         raise InputError(summary.nothing_left(facts, study))
     absent = int((patients == 0).sum())

@@ -46,21 +46,28 @@ RECORDS, CODES, PATIENTS = "records.safetensors", "codes.parquet", "patients.par
 def new(out: Path) -> Iterator[Path]:
     """A folder to fill, renamed to `out` when the block ends well, and removed when it does not."""
     out = out.absolute()
+    part = out.with_name(f".{out.name}.{os.getpid()}.part")
+    try:
+        _check_free(out)
+        _remove_abandoned(out)
+        part.mkdir(mode=0o700)
+        yield part
+        os.replace(part, out)
+    except (OSError, SafetensorError) as error:
+        why = getattr(error, "strerror", None) or "the disk may be full"
+        raise InputError(
+            f"The folder {out} cannot be written ({why}): free some space, or choose a place that "
+            "this user may write to."
+        ) from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _check_free(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"{out} exists already: remove it first, or choose another name.")
     if not out.parent.is_dir():
         raise InputError(f"The folder {out.parent} does not exist; make it first.")
-    _remove_abandoned(out)
-    part = out.with_name(f".{out.name}.{os.getpid()}.part")
-    try:
-        part.mkdir(mode=0o700)
-    except OSError:
-        raise InputError(f"The folder {out.parent} cannot be written to by this user.") from None
-    try:
-        yield part
-        os.replace(part, out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _remove_abandoned(out: Path) -> None:

@@ -1,5 +1,6 @@
 """Which reader a path or URL needs."""
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,7 +19,19 @@ def open_source(engine: Engine, source: str, study: Study, folder: Path) -> Sour
     """The reader for a path or URL.  folder: where a copy of a remote source may stand."""
     if source.startswith(URLS):
         return postgres.read(engine, source, study, folder)
-    path = Path(source).expanduser()
+    if "://" in source:
+        # It may hold a password: not repeated.
+        raise InputError(
+            "The source is a URL that daniel does not know: give postgresql://user@host/database."
+        )
+    path = Path(os.path.abspath(Path(source).expanduser()))  # '.' has no name
+    try:
+        return _opened(engine, source, path, study)
+    except OSError:
+        raise InputError(f"{path.name} cannot be opened by this user.") from None
+
+
+def _opened(engine: Engine, source: str, path: Path, study: Study) -> Source:
     if not path.exists():
         raise InputError(
             f"There is no source {source}: give a file, a folder, or a postgresql URL."
@@ -44,11 +57,8 @@ def _relations(engine: Engine, found: Mapping[str, list[Path]]) -> dict[str, Rel
 
 
 def _is_duckdb(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(12)[8:] == DUCKDB_MAGIC
-    except OSError:
-        raise InputError(f"{path.name} cannot be opened by this user.") from None
+    with path.open("rb") as file:
+        return file.read(12)[8:] == DUCKDB_MAGIC
 
 
 def _attached(engine: Engine, path: Path) -> dict[str, Relation]:

@@ -122,7 +122,8 @@ def _coverage(facts: Facts) -> str:
     if len(facts.coverage) > ROWS:
         lines.append(f"and {len(facts.coverage) - ROWS} more vocabularies")
     lines.append(
-        "kept: has a code of the study. unmapped: a map has no target. outside: any other."
+        "kept: has a code of the study. unmapped: a map has no target. outside: any other, such as "
+        "codes of too few patients."
     )
     return "\n".join(f"  {line}" for line in lines) + "\n"
 

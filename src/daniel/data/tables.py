@@ -101,8 +101,12 @@ def _parquet(engine: Engine, files: Sequence[Path], label: str) -> Relation:
 def _csv(files: Sequence[Path], label: str) -> Relation:
     """Everything as text: what a value means is decided once, further on."""
     heads = [_head(path, label) for path in files]
-    if any(head != heads[0] for head in heads):
-        raise InputError(f"{label}: its files have different columns, or different separators.")
+    for path, head in zip(files, heads, strict=True):
+        if head != heads[0]:
+            raise InputError(
+                f"{label}: {files[0].name} has the columns {listing(heads[0][0])}, and {path.name} "
+                f"has {listing(head[0])}: expected the same columns and separator in all of them."
+            )
     columns, delimiter, zipped = heads[0]
     types = ", ".join(f"{text(c)}: 'VARCHAR'" for c in columns)
     # Tab-separated vocabularies (Athena) are not quoted, and hold quotes.

@@ -9,6 +9,7 @@
 A raw code may have several rows in named and wanted: a drug has several ingredients.
 """
 
+import numpy as np
 import pyarrow as pa
 
 from daniel.data.engine import Engine, text
@@ -95,6 +96,19 @@ def choose_columns(engine: Engine, study: Study) -> list[str]:
         """
     )
     return names
+
+
+def drop_columns(engine: Engine, dropped: np.ndarray) -> None:
+    """Raw codes that had only these columns are no longer kept."""
+    engine.load("dropped", pa.table({"col": dropped}))
+    engine.run(
+        """
+        UPDATE status SET kept = id IN (
+            SELECT r.id FROM raw r JOIN (FROM wanted ANTI JOIN dropped USING (col)) w
+            ON w.vocabulary = r.vocabulary AND w.code = r.code
+        ) WHERE kept
+        """
+    )
 
 
 def _from_list(engine: Engine, study: Study) -> list[str]:

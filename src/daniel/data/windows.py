@@ -16,11 +16,10 @@ def date_of(column: str, kind: str) -> str:
     """The calendar day of a column of DuckDB type `kind`, NULL where it holds none.
 
     A time with a zone is an instant: its day is that of the engine's time zone, the site's clock.
+    Databases know a date 'infinity', which is in no window.
     """
-    if kind == "DATE":
-        return column
-    if kind.startswith("TIMESTAMP"):
-        return f"CAST({column} AS DATE)"
+    if kind == "DATE" or kind.startswith("TIMESTAMP"):
+        return f"CASE WHEN isfinite({column}) THEN CAST({column} AS DATE) END"
     if kind != "VARCHAR":
         return _day_of_text(f"CAST({column} AS VARCHAR)")
     return _day_of_text(column)

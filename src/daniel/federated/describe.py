@@ -73,7 +73,7 @@ def _message(message: Message, study: Study | None) -> str:
     facts = {
         "Made": f"{m.created} by daniel {m.daniel}, message format {m.format}",
         "Study": f"{m.study_name!r}, epoch {m.epoch}, round {m.round}, {m.study}",
-        "Records": f"about {m.records:,}",
+        "Records": f"about {m.records:,}" if m.records else "not told",
         "Codes": f"{m.codes:,}",
         "Thresholds": f"at least {m.minimum_patients} patients and {m.minimum_records} records a "
         f"site; floor {m.floor} patients a code",

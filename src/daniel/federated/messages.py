@@ -45,7 +45,7 @@ class Manifest:
     daniel: str  # version of the package
     codes: int  # p
     release: str  # masked or open
-    records: int  # rounded to two digits
+    records: int  # rounded to two digits; 0: not told
     minimum_patients: int
     minimum_records: int
     floor: int

@@ -16,6 +16,7 @@ import numpy as np
 
 from daniel.core import natural
 from daniel.core.coordinates import Coordinates, natural_coordinates
+from daniel.core.noise import noise_level
 from daniel.core.records import Records, records_from
 from daniel.errors import FormatError, InputError, ParameterError, ReleaseError
 from daniel.estimator import Daniel
@@ -132,10 +133,12 @@ def finish(
     hub = records_from(matrix.Z[:, kept])
     begin = _part(made, kept)
     noise = totals.noise_norm(list(used.values()), mean.n, kept.size)
+    rng = generator(study, opening.manifest.round, 1)
     if noise > 0:
         mean = totals.denoised(mean, natural.answer(hub, begin, options).G, noise)
-        options = replace(options, noise=min(noise, 2 * float(np.sqrt(hub.p / hub.total))))
-    rng = generator(study, opening.manifest.round, 1)
+        # What is left is the hub's own derivative, and no noisier than its records are.
+        own = noise_level(hub.counts(), hub.total, begin.coords.scale, rng)
+        options = replace(options, noise=min(noise, own))
     fitted = natural.finish(hub, begin, [mean], options, rng)
     model = _model(study, fitted, kept, hub, mean, list(used))
     return model, _report(study, opening, used, model, sums, kept)

@@ -109,7 +109,9 @@ def prepare(
         context = _context(study, about)
         sums = with_noise(sums, noise, start.coords.scale, _noise_key(key, context))
     arrays: dict[str, np.ndarray] = {"absent": absent.astype(np.uint8)}
-    manifest = manifest_of(study, key, messages.ANSWER, float(sums.totals[0]), about, noise)
+    # A masked site adds only its part of the noise, so its own number of records is not told.
+    told = 0.0 if private and d.release == "masked" else float(sums.totals[0])
+    manifest = manifest_of(study, key, messages.ANSWER, told, about, noise)
     if d.release == "masked":
         words = encode(sums.vector(), len(study.sites))
         add_masks(words, key, study.sites, _context(study, about))

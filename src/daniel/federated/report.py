@@ -102,4 +102,4 @@ class Report:
 
 
 def _number(count: int | None) -> str:
-    return "–" if count is None else f"{count:,}"
+    return f"{count:,}" if count else "–"

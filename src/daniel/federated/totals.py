@@ -74,14 +74,16 @@ def mean_answer(
     records = np.array([site.records for site in sites])
     counts = np.clip(sums.counts, 0, n)
     P = presence(sites, counts, floor)[:, kept]
-    share = records / records.sum()
-    G = symmetric(sums.triangle, scale.size)[np.ix_(kept, kept)]
+    G = symmetric(sums.triangle, scale.size)
+    if kept.size < scale.size:
+        G = G[np.ix_(kept, kept)]
     G /= n * np.outer(scale[kept], scale[kept])
-    of_code = share @ P
+    of_code = np.ones(kept.size)
     if not P.all():
+        share = records / records.sum()
         both = (P.T * share) @ P
         G /= np.where(both > 0, both, 1)
-        of_code = np.where(of_code > 0, of_code, 1)
+        of_code = np.where(np.diag(both) > 0, np.diag(both), 1)
     b = sums.b[kept] / (n * of_code)
     scaled = np.minimum(counts[kept] / of_code, n)
     return natural.Answer(G.astype(np.float32), b[None, :], n, scaled)

@@ -1,0 +1,210 @@
+"""Noise and penalty: what chance puts into correlations, and how much of it to take off.
+
+noise_level      the norm of the correlations of permuted columns: even records, no relation
+excess_noise     how much noisier than that uneven records are
+least_risk       the threshold with the smallest error that Stein's estimate promises
+penalty_factor   the penalty, in units of the noise level
+relief           what of it clear components are spared
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from daniel.core.coordinates import Coordinates, smoothed_mean
+from daniel.core.records import DENSE_ABOVE, Records
+
+DENSE_CODES = 300  # at most so many, and so often present, are drawn as a dense array
+DENSE_ROWS = 100
+FEW_RECORDS = 100  # with fewer, their noise cannot be told from chance
+WHOLE_SPECTRUM = 3_000  # codes up to which all eigenvalues are affordable
+RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
+LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
+FREE_DIAGONAL = 1.25  # the fit's diagonal is free and takes in noise that the estimate leaves out
+
+
+def noise_level(
+    counts: np.ndarray, total: float, scale: np.ndarray, rng: np.random.Generator, draws: int = 3
+) -> float:
+    """Largest eigenvalue of -(G + G')/2 when every column is permuted, averaged over draws.
+
+    Permuted columns keep each code's number of records and lose every relation, so this is what
+    chance alone puts into the gradient at independence; about 2 sqrt(p/n), which is the answer when
+    fewer than two codes vary.
+    """
+    n = round(total)
+    whole = np.round(counts).astype(int)
+    kept = (whole > 0) & (whole < n)
+    if kept.sum() < 2:
+        return 2 * float(np.sqrt(counts.size / max(n, 1)))
+    dense = kept.sum() <= DENSE_CODES and whole[kept].sum() > DENSE_ABOVE * n * kept.sum()
+    norm = _dense_norm if dense else _permuted_norm
+    return float(np.mean([norm(whole[kept], n, scale[kept], rng) for _ in range(draws)]))
+
+
+def _dense_norm(counts: np.ndarray, n: int, scale: np.ndarray, rng: np.random.Generator) -> float:
+    """The norm for independent codes of these prevalences.
+
+    Of very many records DENSE_ROWS a code are drawn; the norm goes as ``2 sqrt(p/n) + p/n``.
+    """
+    p = counts.size
+    rows = min(n, DENSE_ROWS * p)
+    mean = counts / n
+    Z = (rng.random((rows, p), dtype=np.float32) < mean.astype(np.float32)).astype(np.float32)
+    found = Z.mean(axis=0, dtype=np.float64)
+    # Permuted columns keep their counts; drawn ones must be brought back to that variance.
+    spread = np.sqrt(mean * (1 - mean) / np.maximum(found * (1 - found), 1 / rows)) / scale
+    second = ((Z.T @ Z) / rows - np.outer(found, found)) * np.outer(spread, spread)
+    np.fill_diagonal(second, 0)
+    edge = [2 * np.sqrt(p / size) + p / size for size in (n, rows)]
+    return float(np.linalg.eigvalsh(second)[-1]) * edge[0] / edge[1]
+
+
+def _permuted_norm(
+    counts: np.ndarray, n: int, scale: np.ndarray, rng: np.random.Generator
+) -> float:
+    p = counts.size
+    rows = np.concatenate([rng.choice(n, c, replace=False, shuffle=False) for c in counts])
+    columns = np.repeat(np.arange(p), counts)
+    scaled = sp.csr_array((1 / scale[columns], (rows, columns)), shape=(n, p))
+    mean = counts / n
+    center = mean / scale
+    own = mean * (1 - mean) / scale**2
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        v = v.ravel()
+        return scaled.T @ (scaled @ v) / n - center * (center @ v) - own * v
+
+    return _outermost(apply, p, "LA", rng, tol=1e-3)
+
+
+def _outermost(
+    apply: Callable[[np.ndarray], np.ndarray],
+    p: int,
+    which: str,
+    rng: np.random.Generator,
+    *,
+    tol: float,
+) -> float:
+    """The largest ("LA") eigenvalue, or the one of largest size ("LM"), of a symmetric map."""
+    if p < 10:
+        value = np.linalg.eigvalsh(np.column_stack([apply(e) for e in np.eye(p)]))
+        return float(value[-1] if which == "LA" else max(value[-1], -value[0]))
+    operator = LinearOperator((p, p), matvec=apply, dtype=np.float64)
+    try:
+        return float(eigsh(operator, k=1, which=which, v0=rng.standard_normal(p), tol=tol)[0][0])
+    except ArpackError:  # Lanczos cannot start on a zero matrix
+        return 0.0
+
+
+def expected_together(counts: np.ndarray, total: float) -> np.ndarray:
+    """(len(counts), 128) records in which chance alone would show a code beside a typical other.
+
+    The typical others are quantiles.  A code that is nearly always present is as rare as one that
+    is nearly always absent.
+    """
+    mean = smoothed_mean(counts, total)
+    mean = np.minimum(mean, 1 - mean)
+    return total * np.outer(mean, np.quantile(mean, np.linspace(0, 1, 128)))
+
+
+def rarity(counts: np.ndarray, total: float) -> float:
+    """How rarely codes meet, from 0 to 1: mean over pairs of ``1 / (1 + expected)``.
+
+    Pairs that chance alone brings together in many records have Gaussian noise.  Where it expects
+    less than one such record, a few records with many rare codes make cliques far above the noise.
+    """
+    typical = np.quantile(counts, np.linspace(0, 1, 128))
+    return float(np.mean(1 / (1 + expected_together(typical, total))))
+
+
+def excess_noise(
+    records: Records, coords: Coordinates, noise: float, rng: np.random.Generator, draws: int = 3
+) -> float:
+    """How much noisier than by chance correlations are, from 0 to 1 (half as much again or more).
+
+    Half of the records, drawn at random, against the other half show the noise there really is:
+    the norm of ``mean e xt xt'`` with random signs e.  Where a few records hold many codes it
+    exceeds what permuted columns give.  Too few records to tell count as 1.
+    """
+    if records.total < FEW_RECORDS or noise == 0:
+        return 1.0
+    scaled = records.csr() / coords.scale[None, :]
+    center = records.counts() / records.total / coords.scale
+    norms = [_signed_norm(scaled, center, records.weight, rng) for _ in range(draws)]
+    return float(np.clip(2 * (np.mean(norms) / noise - 1), 0, 1))
+
+
+def _signed_norm(
+    scaled: sp.csr_array, center: np.ndarray, weight: np.ndarray, rng: np.random.Generator
+) -> float:
+    """Norm of the mean of e xt xt' without its diagonal; a merged row's copies get signs each."""
+    p = scaled.shape[1]
+    e = 2 * rng.binomial(weight.astype(int), 0.5) - weight
+    first = scaled.T @ e
+    own = (scaled.multiply(scaled)).T @ e - 2 * center * first + e.sum() * center**2
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        v = v.ravel()
+        level = center @ v
+        product = scaled.T @ (e * (scaled @ v)) - first * level
+        return (product - center * (first @ v - e.sum() * level) - own * v) / weight.sum()
+
+    return abs(_outermost(apply, p, "LM", rng, tol=1e-2))
+
+
+def penalty_factor(rare: float, excess: float, least: float = 0.0) -> float:
+    """Penalty in units of the noise level: 0.7 to 1.1 as a rule, 1.48 for heterogeneous records.
+
+    With Gaussian noise a penalty below its norm gives the smallest error, unless the signal is
+    weaker than the noise: `least` (`least_risk`) tells.  Where codes are rare (`rarity`) and
+    records differ beyond chance (`excess_noise`), cliques of single records stand above the norm.
+    Both ends were measured (docs/method.md).
+    """
+    common = float(np.clip(FREE_DIAGONAL * least, LEAST, 1.1))
+    return max(common, LEAST + (1.48 - LEAST) * excess * min(1.0, 1.6 * rare))
+
+
+def relief(values: np.ndarray, noise: float, rare: float) -> np.ndarray:
+    """Share of the penalty that components with these eigenvalues bear.
+
+    An eigenvalue y above Gaussian noise is best lowered to ``sqrt(y^2 - noise^2)``: by less, the
+    clearer it stands out.  Among rare codes what stands out most is not the surest, and all bear
+    the same.
+    """
+    y = np.maximum(values / noise, 1) if noise > 0 else np.ones(values.size)
+    lowered = y - np.sqrt(y**2 - 1)
+    gaussian = RELIEF * max(0.0, 1 - 2 * rare)
+    return 1 - gaussian * (1 - lowered)
+
+
+def least_risk(matrix: np.ndarray, noise: float) -> float:
+    """The soft threshold of a symmetric matrix's eigenvalues that promises the least error.
+
+    In units of `noise`, the norm 2 sigma sqrt(p) of its Gaussian noise with variance sigma^2 an
+    entry.  Stein's unbiased estimate for f(y) = (y - threshold)_+ is, up to a constant,
+
+        sum_i (f_i - y_i)^2 + 4 sigma^2 (sum_i f'_i + sum_{i<j} (f_i - f_j) / (y_i - y_j)).
+
+    0 where p is so large that the whole spectrum would cost more than the fit.
+    """
+    p = matrix.shape[0]
+    if p > WHOLE_SPECTRUM or noise == 0:
+        return 0.0
+    y = np.linalg.eigvalsh(matrix) / noise
+    gap = np.subtract.outer(y, y)
+    np.fill_diagonal(gap, 1)
+    gap[np.abs(gap) < 1e-9] = 1e-9
+    factors = np.arange(0.4, 1.3, 0.05)
+    risks = [_risk(y, gap, factor) for factor in factors]
+    return float(factors[int(np.argmin(risks))])
+
+
+def _risk(y: np.ndarray, gap: np.ndarray, threshold: float) -> float:
+    """Stein's estimate for eigenvalues in units of the noise, where 4 sigma^2 = 1/p."""
+    f = np.maximum(y - threshold, 0)
+    slopes = np.subtract.outer(f, f) / gap
+    spread = np.count_nonzero(f) + slopes.sum() / 2
+    return float(((f - y) ** 2).sum() + spread / y.size)
