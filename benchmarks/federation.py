@@ -122,7 +122,8 @@ def markdown(results: pd.DataFrame, problem: Problem) -> str:
         f"{platform.python_version()}. Area under the ROC curve of known relations, "
         f"{len(set(problem.sites))} sites of emergency visits, {problem.Z.shape[0]:,} records, "
         f"{problem.Z.shape[1]:,} codes. A dropped code has no vector, and its pairs count as "
-        "undecided (0.5).",
+        "undecided (0.5). Noise comes from the sites' secret keys, so rows with epsilon differ by "
+        "about 0.02 from run to run.",
         "",
         "| release | " + " | ".join(auc.columns) + " | codes kept |",
         "|---|" + "---|" * (auc.shape[1] + 1),

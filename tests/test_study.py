@@ -184,6 +184,9 @@ def test_files_that_are_not_there_or_not_text(tmp_path):
     (tmp_path / "study.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(FormatError, match="cannot be read"):
         Study.load(tmp_path / "study.toml")
+    (tmp_path / "codes.tsv").write_text("code\tname\r\nA:1\tx\u2028y\r\nA:2\t\r\n", "utf-8")
+    study = load(tmp_path, 'version = 1\n[codes]\nfile = "codes.tsv"\n')
+    assert study.codes.names == ("A:1", "A:2")
     (tmp_path / "empty.tsv").write_text("code\n# nothing\n")
     with pytest.raises(FormatError, match="no code"):
         load(tmp_path, 'version = 1\n[codes]\nfile = "empty.tsv"\n')

@@ -37,7 +37,7 @@ def read(path: Path) -> dict[str, Any]:
 def read_codes(path: Path) -> tuple[str, ...]:
     """Code names, one a line: what stands before the first tab; # starts a comment line."""
     try:
-        lines = path.read_text("utf-8-sig").splitlines()
+        lines = path.read_text("utf-8-sig").split("\n")  # a description may hold U+2028
     except FileNotFoundError:
         raise FormatError(f"There is no code file {path}, which the study names.") from None
     except (OSError, UnicodeDecodeError):

@@ -378,6 +378,8 @@ def test_the_command_makes_a_cohort(tmp_path):
         (["--records-per-patient", "nan"], "expected a number"),
         (["--events", "1000"], "at least"),
         (["--events", "inf"], "expected a number"),
+        (["--events", "1e30"], "at most 10,000,000,000"),
+        (["--patients", "100000000"], "at most 10,000,000"),
         (["--seed", "-1"], "seed is -1"),
     ],
 )

@@ -54,7 +54,8 @@ def new(out: Path) -> Iterator[Path]:
         yield part
         os.replace(part, out)
     except (OSError, SafetensorError) as error:
-        why = getattr(error, "strerror", None) or "the disk may be full"
+        number = getattr(error, "errno", None)
+        why = os.strerror(number) if number else "the disk may be full"
         raise InputError(
             f"The folder {out} cannot be written ({why}): free some space, or choose a place that "
             "this user may write to."

@@ -48,6 +48,8 @@ PAPER_RECORDS = (400_904, 505_626)
 CODES_PER_RECORD = 15.0
 REPEATS = 1.3  # events of a code in a window, unless a number of events is asked for
 LEAST_REPEATS = 1.1  # a number of events must leave room for codes beyond the mean
+MOST_PATIENTS = 10_000_000  # of a hospital: their ids have eight digits
+MOST_EVENTS = 10_000_000_000
 HAZARDS = {
     "onset_rate": ONSET_RATE,
     "onset_slope": ONSET_SLOPE,
@@ -81,6 +83,12 @@ class Options:
     def __post_init__(self) -> None:
         if not self.patients or min(self.patients) < 1:
             raise ParameterError("A hospital without patients was asked for: give each at least 1.")
+        for name, value, most in (
+            ("patients", max(self.patients), MOST_PATIENTS),
+            ("events", self.events or 0, MOST_EVENTS),
+        ):
+            if value > most:
+                raise ParameterError(f"{name} is {value:,}: expected at most {most:,}.")
         if len(self.records) != len(self.patients):
             raise ParameterError("records and patients must have one number for each hospital.")
         for n, total in zip(self.patients, self.records, strict=True):
