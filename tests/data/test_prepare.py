@@ -21,6 +21,7 @@ from typer.testing import CliRunner
 
 from daniel.cli import app
 from daniel.data import read_site
+from daniel.data.engine import Engine, _told
 from daniel.data.prepare import prepare
 from daniel.data.records import from_cells
 from daniel.data.summary import shown
@@ -377,6 +378,20 @@ def test_places_that_cannot_be_written(tmp_path):
         with pytest.raises(InputError, match="cannot be written"):
             prepare(tmp_path / "events.csv", Study(), "north", tmp_path / name)
     assert {p.name for p in tmp_path.iterdir()} == {"events.csv", "there", "link"}
+
+
+def test_an_interrupted_query_is_an_interruption(tmp_path, monkeypatch):
+    """DuckDB turns Ctrl-C into a RuntimeError; the command line knows KeyboardInterrupt."""
+    (tmp_path / "events.csv").write_text(events())
+
+    def stage(name, share, note):
+        if name == "records":
+            interrupted = Mock(side_effect=RuntimeError("Query interrupted"))
+            monkeypatch.setattr(Engine, "table", _told("The source")(interrupted))
+
+    with pytest.raises(KeyboardInterrupt):
+        prepare(tmp_path / "events.csv", Study(), "north", tmp_path / "out", progress=stage)
+    assert [p.name for p in tmp_path.iterdir()] == ["events.csv"]
 
 
 KILLED = """

@@ -114,6 +114,10 @@ def _told(about: str) -> Iterator[None]:
     """DuckDB's errors as sentences without a row of data."""
     try:
         yield
+    except RuntimeError as error:  # DuckDB's word for Ctrl-C
+        if "interrupted" in str(error):
+            raise KeyboardInterrupt from None
+        raise
     except duckdb.OutOfMemoryException:
         raise InputError(
             "The memory limit or the disk is too small for this source: raise --memory, or free "
