@@ -164,8 +164,9 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             fitted = natural.fit(sites[0], options, rng)
         else:
             start = natural.make_start(sites[hub], options, rng)
-            answers = [natural.answer(records, start, options) for records in sites]
-            fitted = natural.finish(sites[hub], start, answers, options, rng)
+            answers = (natural.answer(records, start, options) for records in sites)
+            mean = natural.mean_answer(answers)
+            fitted = natural.finish(sites[hub], start, mean, options, rng)
         self._adopt(fitted, kind)
 
     def _options(self) -> natural.Options:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from daniel.core.components import SUBSTITUTES, first_components, relatedness
+from daniel.core.spectrum import Spectrum
 
 
 def cosines(E):
@@ -75,7 +76,7 @@ def test_no_negative_components_or_no_positive_ones(fitted):
 def test_a_penalty_by_number_holds_for_all_components(rng):
     matrix = rng.normal(size=(12, 12))
     matrix = (matrix + matrix.T) / 2
-    first = first_components(matrix, 1.0, 0.0, 0.0, rng, penalty=0.3)
+    first = first_components(Spectrum(matrix), 1.0, 0.0, 0.0, rng, penalty=0.3)
     assert (first.penalties == 0.3).all()
     assert first.penalty == 0.3
     assert (np.sort(np.unique(first.signs)) == [-1, 1]).all()
@@ -83,9 +84,9 @@ def test_a_penalty_by_number_holds_for_all_components(rng):
 
 def test_clear_components_bear_less_of_the_automatic_penalty(rng):
     matrix = np.diag([5.0, 2.0, 0.1, 0, 0, 0, 0, 0])
-    first = first_components(matrix, 1.0, 0.0, 0.0, rng)
+    first = first_components(Spectrum(matrix), 1.0, 0.0, 0.0, rng)
     positive = first.penalties[first.signs > 0]
     assert positive[0] < positive[1] < first.penalty
     assert (positive[2:] == first.penalty).all()
-    rare = first_components(matrix, 1.0, 0.9, 1.0, rng)
+    rare = first_components(Spectrum(matrix), 1.0, 0.9, 1.0, rng)
     assert (rare.penalties[rare.signs > 0] == rare.penalty).all()

@@ -299,23 +299,36 @@ def logistic_loss(A, y):
 def test_stages_end_at_the_same_minimum_as_the_direct_way(rng):
     A = rng.normal(size=(2000, 8))
     y = (rng.random(2000) < 1 / (1 + np.exp(-A @ rng.normal(size=8)))).astype(float)
-    stages = [logistic_loss(A[:n], y[:n]) for n in (100, 400, 2000)]
+    *parts, whole = (logistic_loss(A[:n], y[:n]) for n in (100, 400, 2000))
     counted = []
 
-    def last(x):
+    def counting(x):
         counted.append(1)
-        return stages[-1](x)
+        return whole(x)
 
-    direct = minimise_in_stages([last], np.zeros(8), max_iter=200, tol=1e-14)
+    exact = {"max_iter": 200, "tol": 1e-14}
+    direct = minimise_in_stages([], counting, np.zeros(8), **exact)
     evaluations = len(counted)
     counted.clear()
-    staged = minimise_in_stages([*stages[:-1], last], np.zeros(8), max_iter=200, tol=1e-14)
+    staged = minimise_in_stages(parts, counting, np.zeros(8), **exact)
     assert direct.converged
     assert staged.converged
     np.testing.assert_allclose(staged.x, direct.x, atol=1e-6)
     np.testing.assert_allclose(staged.value, direct.value, rtol=1e-12)
-    assert staged.curve[0] < direct.curve[0]  # the last stage starts where the parts ended
+    assert staged.curve[0] < direct.curve[0]  # the whole starts where the parts ended
     assert len(counted) <= evaluations
-    # The parts alone have another minimum: the last stage did decide.
-    part = minimise_in_stages(stages[:1], np.zeros(8), max_iter=200, tol=1e-14)
+    # The parts alone have another minimum: the whole did decide.
+    part = minimise_in_stages([], parts[0], np.zeros(8), **exact)
     assert np.linalg.norm(part.x - direct.x) > 0.05
+
+
+def test_a_rough_solution_is_nearer_than_its_parts(rng):
+    """The parts lend their curvature only: their own minimum is not where it ends."""
+    A = rng.normal(size=(2000, 8))
+    y = (rng.random(2000) < 1 / (1 + np.exp(-A @ rng.normal(size=8)))).astype(float)
+    *parts, whole = (logistic_loss(A[:n], y[:n]) for n in (200, 500, 2000))
+    exact = {"max_iter": 200, "tol": 1e-14}
+    best = minimise_in_stages([], whole, np.zeros(8), **exact).x
+    rough = minimise_in_stages(parts, whole, np.zeros(8), rough=True, **exact).x
+    own = minimise_in_stages([], parts[-1], np.zeros(8), **exact).x
+    assert 1e-6 < np.linalg.norm(rough - best) < np.linalg.norm(own - best) / 2

@@ -2,15 +2,16 @@
 
 import numpy as np
 import pytest
+from scipy.sparse.linalg import aslinearoperator
 
 from daniel.core.coordinates import natural_coordinates, paper_coordinates
 from daniel.core.ising import full_sweep
 from daniel.core.records import records_from
+from daniel.core.spectrum import Spectrum, extreme_eigenpairs
 from daniel.core.start import (
     convex_start,
     correlation,
-    count_above,
-    extreme_eigenpairs,
+    correlation_operator,
     in_ball,
     signed_factor,
     soft_threshold,
@@ -52,6 +53,16 @@ def test_an_empty_site_changes_nothing(rng, plain):
     np.testing.assert_allclose(found, correlation(records_from(Z), coords), atol=1e-15)
 
 
+@pytest.mark.parametrize("merge", [True, False])
+def test_correlation_as_a_product_with_vectors(rng, plain, merge):
+    Z = plain.binary(300, 8, 0.3, rng)
+    Z[:, 5] = 0
+    coords = natural_coordinates(Z.sum(axis=0), 300.0)
+    records = records_from(Z, merge=merge)
+    found = correlation_operator(records, coords) @ np.eye(8)
+    np.testing.assert_allclose(found, correlation(records, coords), atol=1e-14)
+
+
 # --- eigenvalues ----------------------------------------------------------------------------------
 
 
@@ -79,17 +90,34 @@ def test_extreme_eigenpairs_against_eigh(spectrum_matrix, end, k):
     np.testing.assert_allclose(vector.T @ vector, np.eye(k), atol=1e-6)
 
 
+@pytest.mark.parametrize("form", ["array", "operator"])
+def test_spectrum_against_eigh(spectrum_matrix, form):
+    exact, _ = np.linalg.eigh(spectrum_matrix)
+    given = spectrum_matrix if form == "array" else aslinearoperator(spectrum_matrix)
+    spectrum = Spectrum(given)
+    assert spectrum.largest() == pytest.approx(exact[-1])
+    for k in (2, 5, 3):  # more than is known, then less
+        value, vector = spectrum.ends(k, "SA")
+        np.testing.assert_allclose(value, exact[:k], atol=1e-4)
+        np.testing.assert_allclose(spectrum_matrix @ vector, vector * value, atol=1e-3)
+    values = spectrum.values()
+    if form == "array":
+        np.testing.assert_allclose(values, exact, atol=1e-10)
+    else:
+        assert values is None
+
+
 @pytest.mark.parametrize("threshold", [10.0, 2.5, 0.9, -0.2])
 @pytest.mark.parametrize("most", [3, 20, 256])
 def test_count_above_against_eigvalsh(spectrum_matrix, threshold, most):
     exact = int((np.linalg.eigvalsh(spectrum_matrix) > threshold).sum())
-    assert count_above(spectrum_matrix, threshold, most) == min(exact, most)
+    assert Spectrum(spectrum_matrix).count_above(threshold, most) == min(exact, most)
 
 
 @pytest.mark.parametrize("p", [5, 450])
 def test_a_matrix_of_zeros_has_a_spectrum_too(p):
     """One record, or none that vary, has no correlations at all."""
-    assert count_above(np.zeros((p, p)), 0.1, 256) == 0
+    assert Spectrum(np.zeros((p, p))).count_above(0.1, 256) == 0
     value, vector = extreme_eigenpairs(np.zeros((p, p)), 2, "LA")
     np.testing.assert_array_equal(value, 0)
     np.testing.assert_allclose(vector.T @ vector, np.eye(2), atol=1e-8)
@@ -99,7 +127,7 @@ def test_a_block_of_equal_codes_among_zeros_has_one_eigenvalue():
     """Low rank at a size where the sparse solver works: most of the spectrum is exactly zero."""
     matrix = np.zeros((450, 450))
     matrix[:4, :4] = 1 - np.eye(4)
-    assert count_above(matrix, 0.5, 256) == 1
+    assert Spectrum(matrix).count_above(0.5, 256) == 1
 
 
 # --- spectral start -------------------------------------------------------------------------------
@@ -109,7 +137,7 @@ def test_spectral_start_is_the_shrunken_spectrum(spectrum_matrix):
     p = spectrum_matrix.shape[0]
     signs = np.array([1.0, 1, 1, -1, -1])
     penalty = np.array([0.7, 0.7, 0.7, 1.2, 1.2])
-    U = spectral_start(spectrum_matrix, signs, penalty, np.random.default_rng(0))
+    U = spectral_start(Spectrum(spectrum_matrix), signs, penalty, np.random.default_rng(0))
     assert U.shape == (p, 5)
     value, vector = np.linalg.eigh(spectrum_matrix)
     wanted = np.zeros((p, p))
@@ -127,7 +155,7 @@ def test_spectral_start_is_the_shrunken_spectrum(spectrum_matrix):
 def test_spectral_start_leaves_the_saddle():
     """All eigenvalues under the penalty: zero is a saddle, so a little noise is left."""
     U = spectral_start(
-        np.zeros((40, 40)), np.array([1.0, -1.0]), np.ones(2), np.random.default_rng(0)
+        Spectrum(np.zeros((40, 40))), np.array([1.0, -1.0]), np.ones(2), np.random.default_rng(0)
     )
     norms = np.linalg.norm(U, axis=0)
     assert (norms > 0.01).all()
@@ -136,7 +164,7 @@ def test_spectral_start_leaves_the_saddle():
 
 def test_spectral_start_is_reproducible_for_a_seed(spectrum_matrix):
     one, two = (
-        spectral_start(spectrum_matrix, np.ones(3), np.ones(3), np.random.default_rng(5))
+        spectral_start(Spectrum(spectrum_matrix), np.ones(3), np.ones(3), np.random.default_rng(5))
         for _ in range(2)
     )
     np.testing.assert_array_equal(one, two)

@@ -25,7 +25,7 @@ def in_memory(network, start_bytes):
     records = [records_from(m.Z) for m in network.sites.values()]
     answers = [natural.answer(r, start, options) for r in records]
     rng = generator(network.study, 1, 1)
-    return natural.finish(records[0], start, answers, options, rng)
+    return natural.finish(records[0], start, natural.mean_answer(answers), options, rng)
 
 
 @pytest.mark.parametrize("kind", ["masked", "open"])
@@ -66,7 +66,9 @@ def test_only_the_symmetric_half_of_the_derivative_matters(open_, open_exchange)
     assert np.abs(answers[0].G - answers[0].G.T).max() > 0.01
     halves = [replace(a, G=(a.G + a.G.T) / 2) for a in answers]
     fits = [
-        natural.finish(records[0], start, given, options, np.random.default_rng(1))
+        natural.finish(
+            records[0], start, natural.mean_answer(given), options, np.random.default_rng(1)
+        )
         for given in (answers, halves)
     ]
     phis = [(f.U * f.signs) @ f.U.T for f in fits]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from daniel.core.noise import least_risk, penalty_factor, relief
-from daniel.core.start import count_above, extreme_eigenpairs, spectral_start
+from daniel.core.spectrum import Spectrum
+from daniel.core.start import spectral_start
 
 NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise level
 NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
@@ -31,7 +32,7 @@ class Components:
 
 
 def first_components(
-    matrix: np.ndarray,
+    matrix: Spectrum,
     noise: float,
     rare: float,
     excess: float,
@@ -53,21 +54,21 @@ def first_components(
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, float(penalty))
     else:
-        penalty = ease * noise * penalty_factor(rare, excess, least_risk(matrix, noise))
+        penalty = ease * noise * penalty_factor(rare, excess, least_risk(matrix.values(), noise))
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, NEGATIVE_FACTOR * noise)
-        values, _ = extreme_eigenpairs(matrix, int((signs > 0).sum()), "LA")
+        values, _ = matrix.ends(int((signs > 0).sum()), "LA")
         penalties[signs > 0] = penalty * relief(values, noise, rare)
     U: np.ndarray = spectral_start(matrix, signs, penalties, rng).astype(dtype)
     return Components(U, signs, penalties, float(penalty))
 
 
-def _signs(matrix: np.ndarray, penalty: float, n_components: int | None) -> np.ndarray:
+def _signs(matrix: Spectrum, penalty: float, n_components: int | None) -> np.ndarray:
     """Signs of the columns; their number is given, or what of the spectrum the penalty leaves."""
     d = n_components
     if d is None:
-        positive = count_above(matrix, penalty, MAX_AUTO_COMPONENTS) + SPARE_COMPONENTS
-        d = min(matrix.shape[0], positive + positive // (NEGATIVE_SHARE - 1))
+        positive = matrix.count_above(penalty, MAX_AUTO_COMPONENTS) + SPARE_COMPONENTS
+        d = min(matrix.p, positive + positive // (NEGATIVE_SHARE - 1))
     return np.where(np.arange(d) < d - d // NEGATIVE_SHARE, 1.0, -1.0)
 
 

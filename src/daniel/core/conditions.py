@@ -17,7 +17,7 @@ from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator
 from daniel.core.coordinates import Coordinates
 from daniel.core.ising import conditional, hessian_product
 from daniel.core.records import Records
-from daniel.core.start import extreme_eigenpairs
+from daniel.core.spectrum import extreme_eigenpairs
 from daniel.core.surrogate import Anchor
 from daniel.core.threads import one_blas_thread
 

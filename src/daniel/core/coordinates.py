@@ -85,3 +85,11 @@ def theta_from(coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray)
     # 4 theta_kj (1/2 - center_k) is what code k adds to the logit of j when x_k = 0.
     np.fill_diagonal(theta, b / 2 + 2 * ((0.5 - coords.center) @ theta))
     return theta
+
+
+def theta_diagonal(coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """(p,) diagonal of `theta_from` for free intercepts b (p,), without a (p, p) array."""
+    from_half = (0.5 - coords.center) / coords.scale
+    through_others = (from_half @ U) @ V.T - from_half * np.einsum("jc,jc->j", U, V)
+    diagonal: np.ndarray = (b + coords.gain * through_others) / 2
+    return diagonal

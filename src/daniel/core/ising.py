@@ -240,10 +240,18 @@ def _site_rows(records: Records, intercept: np.ndarray) -> np.ndarray:
 Phi = np.ndarray | tuple[np.ndarray, np.ndarray]
 
 
-def full_sweep(records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | None) -> FullSweep:
+def full_sweep(
+    records: Records,
+    coords: Coordinates,
+    phi: Phi,
+    b: np.ndarray | None,
+    *,
+    subtract_from: np.ndarray | None = None,
+) -> FullSweep:
     """Loss and free derivative G (p, p) at Phi, given whole or as factors (U, V).
 
     Works on stripes of codes, one thread each, so that beside G itself no (p, p) array is needed.
+    subtract_from (p, p): becomes itself minus the derivative, and is the G that is returned.
     """
     whole = isinstance(phi, np.ndarray)
     dtype = phi.dtype if isinstance(phi, np.ndarray) else phi[0].dtype
@@ -259,7 +267,8 @@ def full_sweep(records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | 
     width = max(1, min(STRIPE, -(-p // parts)))
     stripes = [slice(j, min(j + width, p)) for j in range(0, p, width)]
     blocks = _row_blocks(records, width, dtype.itemsize)
-    G = np.empty((p, p), dtype=dtype)
+    G = np.zeros((p, p), dtype=dtype) if subtract_from is None else subtract_from
+    sign = 1 if subtract_from is None else -1
     columns = np.zeros(intercept.shape)
 
     def work(t: int) -> float:
@@ -293,12 +302,14 @@ def full_sweep(records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | 
             R_sum = columns[:, stripe].sum(axis=0)
             ZR -= np.outer(coords.center, R_sum)
             ZR *= gain / (coords.scale[:, None] * records.total)
-            G[:, stripe] = ZR
+            np.fill_diagonal(ZR[stripe], 0)
+            G[:, stripe] += sign * ZR
         return loss
 
     loss = sum(run_parts(work, parts))
     column = columns.sum(axis=0) / records.total
-    np.fill_diagonal(G, 0 if coords.tie is None else coords.tie * column)
+    if coords.tie is not None:
+        G.flat[:: p + 1] += sign * coords.tie * column
     return FullSweep(loss / records.total, G, columns / records.total)
 
 

@@ -3,27 +3,37 @@
     pooled:    fit(records)                                  the centralised fit
     one shot:  start = make_start(hub)                       at the hub
                answer(records, start)                        once at every site
-               finish(hub, start, answers)                   at the hub
+               finish(hub, start, mean_answer(answers))      at the hub
 
 Phi = U diag(signs) U' is symmetric by construction (Remark 1); core/components.py tells how many
 components there are, and how they are penalised.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
+from scipy.sparse.linalg import LinearOperator
 
 from daniel.core.components import Components, first_components
-from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_mean, theta_from
-from daniel.core.ising import full_sweep, logit_moments
+from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_mean
+from daniel.core.exchange import Answer, Start
+from daniel.core.intercepts import (
+    LARGE,
+    intercepts_in,
+    log_odds,
+    prior_intercepts,
+    site_intercepts,
+)
+from daniel.core.ising import full_sweep
 from daniel.core.noise import excess_noise, expected_together, noise_level, rarity
-from daniel.core.records import Records, records_from
-from daniel.core.sample import gibbs
+from daniel.core.records import Records
 from daniel.core.solve import Solution, minimise_in_stages
-from daniel.core.start import correlation, extreme_eigenpairs
+from daniel.core.spectrum import WHOLE, Spectrum
+from daniel.core.start import correlation, correlation_operator
 from daniel.core.surrogate import Anchor, Factors, Surrogate
+from daniel.core.synthetic import synthetic_records
 
 Intercept = Literal["site", "shared", "tied"]
 
@@ -34,12 +44,8 @@ VISIBLE = 1.25  # a hub sees a component that is so many times the noise
 INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
 DAMPING = 2.0
 SEEN_TOGETHER = 6.0  # a pair that chance brings together once at the hub is damped by 1/(1 + this)
-SYNTHETIC_RECORDS = (2_000, 10_000)  # at least and at most, and between them
-SYNTHETIC_PER_CODE = 40
-SYNTHETIC_SWEEPS = 50
-CALIBRATION_ROUNDS = 8
-LARGE = 1 << 28  # records * codes above which the solver starts on a part of the records
-PROGRESSIVE = (1 / 16, 1 / 4)
+PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
+ROWS = 1024  # of a (p, p) array that are changed at once
 
 
 @dataclass(frozen=True)
@@ -57,30 +63,6 @@ class Options:
     dtype: type = np.float32
     noise: float = 0.0  # norm of the noise that was added to the mean derivative of the answers
     progress: Callable[[int, float], None] | None = None
-
-
-@dataclass(frozen=True)
-class Start:
-    """What the hub sends: coordinates, Phi0 = U diag(signs) U', and its intercepts (1, p)."""
-
-    coords: Coordinates
-    U: np.ndarray
-    signs: np.ndarray
-    b: np.ndarray
-
-    @property
-    def V(self) -> np.ndarray:
-        return self.U * self.signs.astype(self.U.dtype)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a site returns: derivatives at the start, number of records, records with each code."""
-
-    G: np.ndarray
-    b: np.ndarray
-    n: float
-    counts: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -102,7 +84,7 @@ class _Survey:
 
     records: Records
     coords: Coordinates
-    matrix: np.ndarray
+    matrix: Spectrum
     noise: float
     excess: float
 
@@ -121,8 +103,8 @@ def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Star
     if hub.total > SMALL_HUB * hub.p:
         own = replace(options, penalty=None)
         survey = _survey(hub, own, rng)
-        if _strength(survey.matrix) > VISIBLE * survey.noise:
-            fitted = _fit(survey, own, rng, ease=START_EASE)
+        if survey.matrix.largest() > VISIBLE * survey.noise:
+            fitted = _fit(survey, own, rng, ease=START_EASE, rough=True)
             return Start(fitted.coords, fitted.U, fitted.signs, fitted.b)
     coords = natural_coordinates(hub.counts(), hub.total, tied=options.intercept == "tied")
     nothing: np.ndarray = np.zeros((hub.p, 1), dtype=options.dtype)
@@ -135,21 +117,30 @@ def _survey(records: Records, options: Options, rng: np.random.Generator) -> _Su
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
     noise = noise_level(counts, total, coords.scale, rng)
     excess = _excess(records, rarity(counts, total), rng)
-    return _Survey(records, coords, correlation(records, coords), noise, excess)
+    whole = records.p <= WHOLE
+    matrix = correlation(records, coords) if whole else correlation_operator(records, coords)
+    return _Survey(records, coords, Spectrum(matrix), noise, excess)
 
 
-def _fit(survey: _Survey, options: Options, rng: np.random.Generator, *, ease: float = 1.0) -> Fit:
+def _fit(
+    survey: _Survey,
+    options: Options,
+    rng: np.random.Generator,
+    *,
+    ease: float = 1.0,
+    rough: bool = False,
+) -> Fit:
     """Minimise the loss of the surveyed records; ease: share of the penalty that is applied."""
     records, coords = survey.records, survey.coords
     rare = rarity(records.counts(), records.total)
     first = _first(survey.matrix, survey.noise, rare, survey.excess, options, rng, ease)
     start = Start(coords, first.U, first.signs, prior_intercepts(records))
     objective = Surrogate(records, coords, _prior(start, options), first.signs, first.penalties)
-    return _solved(objective, start, first.penalty, options, rng)
+    return _solved(objective, start, first.penalty, options, rng, rough=rough)
 
 
 def _first(
-    matrix: np.ndarray,
+    matrix: Spectrum,
     noise: float,
     rare: float,
     excess: float,
@@ -170,11 +161,6 @@ def _first(
     )
 
 
-def _strength(matrix: np.ndarray) -> float:
-    """The largest eigenvalue: how strong the strongest component is, chance included."""
-    return float(extreme_eigenpairs(matrix, 1, "LA")[0][0])
-
-
 def answer(records: Records, start: Start, options: Options) -> Answer:
     """A site's derivative at Phi0; with site intercepts, after fitting its own at Phi0.
 
@@ -182,64 +168,85 @@ def answer(records: Records, start: Start, options: Options) -> Answer:
     does not depend on the centre of the coordinates.
     """
     records = _one_site(records)
-    b = None if start.coords.tied else start.b
-    if options.intercept == "site":
-        b = site_intercepts(records, start)
+    b = _answering_intercepts(records, start, options)
     out = full_sweep(records, start.coords, (start.U, start.V), b)
     return Answer(out.G, out.b, records.total, records.counts())
 
 
-def finish(
-    hub: Records,
-    start: Start,
-    answers: Sequence[Answer],
-    options: Options,
-    rng: np.random.Generator,
-) -> Fit:
-    """The hub minimises its loss, corrected by the mean derivative of all sites.
+def _answering_intercepts(records: Records, start: Start, options: Options) -> np.ndarray | None:
+    """(1, p) intercepts of the records at Phi0; None when they are tied."""
+    if options.intercept == "site":
+        return site_intercepts(records, start)
+    return None if start.coords.tied else start.b
 
-    Coordinates and penalty are those of all records: the answers carry the counts.  The hub's own
-    records must be among the answers.
+
+def mean_answer(answers: Iterable[Answer]) -> Answer:
+    """The answer that all records together would give; answers may come one by one."""
+    mean = None
+    for a in answers:
+        if mean is None:
+            p = a.counts.size
+            G: np.ndarray = np.zeros((p, p), dtype=np.float64 if p <= WHOLE else np.float32)
+            mean = Answer(G, np.zeros_like(a.b, dtype=np.float64), 0.0, np.zeros(p))
+        n = mean.n + a.n
+        for first in range(0, p, ROWS):
+            rows = slice(first, first + ROWS)
+            G[rows] += (a.n / n) * (a.G[rows] - G[rows])
+        b = mean.b + (a.n / n) * (a.b - mean.b)
+        mean = Answer(G, b, n, mean.counts + a.counts)
+    assert mean is not None, "there is no answer"
+    return mean
+
+
+def finish(
+    hub: Records, start: Start, mean: Answer, options: Options, rng: np.random.Generator
+) -> Fit:
+    """The hub minimises its loss, corrected by the mean derivative of all sites, its own included.
+
+    Coordinates and penalty are those of all records: the answer carries the counts.  ``mean.G`` is
+    overwritten: it is the only (p, p) array there is.
     """
     hub = _one_site(hub)
-    total = sum(a.n for a in answers)
-    counts = np.sum([a.counts for a in answers], axis=0)
+    total, counts = mean.n, mean.counts
     independent = not start.U.any()
     synthetic = independent or options.surrogate == "model"
-    reference = _synthetic(start, counts, total, rng) if synthetic else hub
+    reference = synthetic_records(start, counts, total, rng) if synthetic else hub
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
-    mean = _in_coordinates(_mean_answer(answers, total), start.coords, coords)
-    own = _in_coordinates(answer(reference, start, options), start.coords, coords)
+    G = _symmetric_in_coordinates(mean, start.coords, coords)
+    own_b = _answering_intercepts(reference, start, options)
     U0 = (start.U * (coords.scale / start.coords.scale)[:, None]).astype(options.dtype)
-    moved = replace(start, coords=coords, U=U0, b=_intercepts_in(coords, start))
+    moved = replace(start, coords=coords, U=U0, b=intercepts_in(coords, start, start.b))
 
     # All records show components that the hub alone could not; they stand in a proximal step from
     # the start.
-    target = (U0 @ moved.V.T).astype(np.float64) - _relations(mean, coords, counts, total)
+    target = Spectrum(_proximal(G, mean, moved))
     noise = float(np.hypot(noise_level(counts, total, coords.scale, rng), options.noise))
     rare = rarity(counts, total)
     first = _first(target, noise, rare, _excess(hub, rare, rng), options, rng)
     if independent and options.damping is None:
-        anchor: Anchor | None = _hold_to(first, _strength(target), options)
+        anchor: Anchor | None = _hold_to(first, target.largest(), options)
     else:
         anchor = _anchor(options, hub, reference, total, moved)
-    del target  # (p, p): not beside the ones the solver needs
+    del target
+    at = None if own_b is None else intercepts_in(coords, start, own_b)
+    own = full_sweep(reference, coords, (U0, moved.V), at, subtract_from=G)
     objective = Surrogate(
         reference,
         coords,
         _prior(replace(moved, b=prior_intercepts(reference)), options),
         first.signs,
         first.penalties,
-        correction=(mean.G - own.G).astype(options.dtype),
+        correction=G.astype(options.dtype, copy=False),
         intercept_correction=mean.b - own.b if options.intercept == "shared" else None,
         anchor=anchor,
     )
+    del G
     begin = replace(moved, U=first.U, signs=first.signs)
     fitted = replace(_solved(objective, begin, first.penalty, options, rng), start=moved)
     if options.intercept != "site":
         return fitted
     # The hub's prevalences are not the study's: move the intercepts by the difference in log-odds.
-    shift = _logit(smoothed_mean(counts, total)) - prior_intercepts(reference)
+    shift = log_odds(smoothed_mean(counts, total)) - prior_intercepts(reference)
     return replace(fitted, b=fitted.b + shift)
 
 
@@ -252,42 +259,34 @@ def _excess(hub: Records, rare: float, rng: np.random.Generator) -> float:
     return excess_noise(hub, coords, noise, rng)
 
 
-def prior_intercepts(records: Records) -> np.ndarray:
-    """(1, p) log-odds of each code's smoothed prevalence."""
-    return _logit(smoothed_mean(records.counts(), records.total))[None, :]
-
-
-def site_intercepts(records: Records, start: Start, max_iter: int = 20) -> np.ndarray:
-    """(1, p) best intercepts at a fixed Phi0: p one-dimensional convex problems, Newton steps.
-
-    One pseudo-record at the site's own prevalence keeps codes that are never present finite.
-    """
-    prior = prior_intercepts(records)
-    counts = records.counts()
-    b = prior.copy()
-    pull = start.coords.scale**2
-    for _ in range(max_iter):
-        mean, variance = logit_moments(records, start.coords, start.U, start.V, b)
-        step = (counts - mean - pull * (b - prior)) / (variance + pull)
-        b = b + np.clip(step, -2, 2)
-        if np.abs(step).max() < 1e-4:
-            break
-    return b
-
-
 def _solved(
-    objective: Surrogate, start: Start, penalty: float, options: Options, rng: np.random.Generator
+    objective: Surrogate,
+    start: Start,
+    penalty: float,
+    options: Options,
+    rng: np.random.Generator,
+    *,
+    rough: bool = False,
 ) -> Fit:
-    """Minimise from the start; first on parts of the records when there are very many."""
+    """Minimise from the start; first on parts of the records when there are very many.
+
+    rough: on those parts alone.
+    """
     x = objective.pack(Factors(start.U, start.V, objective.prior))
     records = objective.records
-    stages = [objective]
+    parts = []
     if records.n * records.p > LARGE:
         order = rng.permutation(records.n)
-        parts = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
-        stages = [*(objective.on(records.take(rows)) for rows in parts), objective]
+        rows = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
+        parts = [objective.on(records.take(some)) for some in rows]
     solution = minimise_in_stages(
-        stages, x, max_iter=options.max_iter, tol=options.tol, progress=options.progress
+        parts,
+        objective,
+        x,
+        max_iter=options.max_iter,
+        tol=options.tol,
+        rough=rough and bool(parts),
+        progress=options.progress,
     )
     f = objective.unpack(solution.x)
     b = f.b
@@ -305,23 +304,51 @@ def _prior(start: Start, options: Options) -> np.ndarray | None:
     return None if options.intercept == "tied" else start.b
 
 
-def _intercepts_in(coords: Coordinates, start: Start) -> np.ndarray:
-    """(1, p) intercepts of the start when its codes are centred as in `coords`."""
-    old = start.coords
-    shift = (coords.center - old.center) / old.scale
-    through_others = (shift @ start.U) @ start.V.T - shift * np.einsum("jc,jc->j", start.U, start.V)
-    return start.b + old.gain * through_others
+def _symmetric_in_coordinates(mean: Answer, old: Coordinates, new: Coordinates) -> np.ndarray:
+    """The symmetric part of a derivative, in other natural coordinates; overwrites ``mean.G``.
+
+    ``G_kj = gain_j / scale_k sum R_j (z_k - center_k)``, and the derivative in b is ``sum R_j``.
+    Only the symmetric part matters to a symmetric Phi.
+    """
+    G = mean.G
+    p = G.shape[0]
+    shift = (old.center - new.center) / old.scale
+    column = old.gain * mean.b[0]
+    ratio = new.scale / old.scale
+    diagonal = np.diag(G) / ratio**2  # no code enters its own logit
+    for first in range(0, p, ROWS):
+        rows, rest = slice(first, min(first + ROWS, p)), slice(first, p)
+        block = (G[rows, rest] + G[rest, rows].T) / 2
+        block += (np.outer(shift[rows], column[rest]) + np.outer(column[rows], shift[rest])) / 2
+        block /= np.outer(ratio[rows], ratio[rest])
+        G[rows, rest], G[rest, rows] = block, block.T
+    np.fill_diagonal(G, diagonal)
+    return G
 
 
-def _relations(mean: Answer, coords: Coordinates, counts: np.ndarray, total: float) -> np.ndarray:
-    """(p, p) symmetric derivative of all records, without what tied intercepts cannot fit.
+def _proximal(G: np.ndarray, mean: Answer, start: Start) -> np.ndarray | LinearOperator:
+    """(p, p) Phi0 minus the symmetric derivative G, without what tied intercepts cannot fit.
 
     That part shows in G and is not a relation; the descent starts without it.
     """
-    off_centre = (smoothed_mean(counts, total) - coords.center) / coords.scale
-    G = mean.G - np.outer(off_centre, coords.gain * mean.b[0])
-    np.fill_diagonal(G, 0)
-    return (G + G.T) / 2
+    coords, U, V = start.coords, start.U, start.V
+    p = coords.p
+    off_centre = (smoothed_mean(mean.counts, mean.n) - coords.center) / coords.scale
+    column = coords.gain * mean.b[0]
+    if p <= WHOLE:
+        relations = G - (np.outer(off_centre, column) + np.outer(column, off_centre)) / 2
+        np.fill_diagonal(relations, 0)
+        return (U @ V.T).astype(np.float64) - relations
+
+    own = np.diag(G) - off_centre * column
+
+    def apply(v: np.ndarray) -> np.ndarray:
+        v = v.ravel()
+        product: np.ndarray = U @ (V.T @ v) - G @ v.astype(G.dtype) + own * v
+        product += (off_centre * (column @ v) + column * (off_centre @ v)) / 2
+        return product
+
+    return LinearOperator((p, p), matvec=apply, dtype=np.float64)
 
 
 def _anchor(
@@ -348,45 +375,3 @@ def _hold_to(first: Components, strength: float, options: Options) -> Anchor:
     damping = INDEPENDENCE_DAMPING * min(1.0, strength**2)
     weight: np.ndarray = np.full(first.U.shape[0], np.sqrt(damping), dtype=options.dtype)
     return Anchor(first.U, first.U * first.signs.astype(options.dtype), weight)
-
-
-def _mean_answer(answers: Sequence[Answer], total: float) -> Answer:
-    """The answer that all records together would give."""
-    G = np.zeros_like(answers[0].G, dtype=np.float64)
-    for a in answers:
-        G += (a.n / total) * a.G
-    b = np.sum([(a.n / total) * a.b for a in answers], axis=0)
-    return Answer(G, b, total, np.sum([a.counts for a in answers], axis=0))
-
-
-def _in_coordinates(given: Answer, old: Coordinates, new: Coordinates) -> Answer:
-    """The same derivative in other natural coordinates.
-
-    ``G_kj = gain_j / scale_k sum R_j (z_k - center_k)``, and the derivative in b is ``sum R_j``.
-    """
-    shift = np.outer((old.center - new.center) / old.scale, old.gain * given.b[0])
-    np.fill_diagonal(shift, 0)  # no code enters its own logit
-    ratio = new.scale / old.scale
-    return replace(given, G=(given.G + shift) / np.outer(ratio, ratio))
-
-
-def _synthetic(start: Start, counts: np.ndarray, total: float, rng: np.random.Generator) -> Records:
-    """Records drawn from the positive part of the model at Phi0, at the study's prevalences.
-
-    Only their curvature is used: the correction makes their derivative at Phi0 that of all sites.
-    A few rounds of stochastic approximation move the intercepts until the prevalences fit.
-    """
-    side = start.signs > 0
-    U = start.U[:, side] / (2 * start.coords.scale[:, None])
-    target = _logit(smoothed_mean(counts, total))
-    free = replace(start.coords, tie=None)
-    b = np.diag(theta_from(free, start.U[:, side], start.U[:, side], target)).copy()
-    n = int(np.clip(SYNTHETIC_PER_CODE * b.size, *SYNTHETIC_RECORDS))
-    for _ in range(CALIBRATION_ROUNDS if U.any() else 0):
-        Z = gibbs(U, b, n // 4, rng, SYNTHETIC_SWEEPS // 2)
-        b += (target - _logit(smoothed_mean(Z.sum(axis=0), n // 4))) / 4
-    return records_from(gibbs(U, b, n, rng, SYNTHETIC_SWEEPS), merge=False)
-
-
-def _logit(mean: np.ndarray) -> np.ndarray:
-    return np.log(mean) - np.log1p(-mean)

@@ -19,7 +19,6 @@ from daniel.core.records import DENSE_ABOVE, Records
 DENSE_CODES = 300  # at most so many, and so often present, are drawn as a dense array
 DENSE_ROWS = 100
 FEW_RECORDS = 100  # with fewer, their noise cannot be told from chance
-WHOLE_SPECTRUM = 3_000  # codes up to which all eigenvalues are affordable
 RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
 LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
 FREE_DIAGONAL = 1.25  # the fit's diagonal is free and takes in noise that the estimate leaves out
@@ -180,7 +179,7 @@ def relief(values: np.ndarray, noise: float, rare: float) -> np.ndarray:
     return 1 - gaussian * (1 - lowered)
 
 
-def least_risk(matrix: np.ndarray, noise: float) -> float:
+def least_risk(values: np.ndarray | None, noise: float) -> float:
     """The soft threshold of a symmetric matrix's eigenvalues that promises the least error.
 
     In units of `noise`, the norm 2 sigma sqrt(p) of its Gaussian noise with variance sigma^2 an
@@ -188,12 +187,11 @@ def least_risk(matrix: np.ndarray, noise: float) -> float:
 
         sum_i (f_i - y_i)^2 + 4 sigma^2 (sum_i f'_i + sum_{i<j} (f_i - f_j) / (y_i - y_j)).
 
-    0 where p is so large that the whole spectrum would cost more than the fit.
+    0 where the whole spectrum is not known (None).
     """
-    p = matrix.shape[0]
-    if p > WHOLE_SPECTRUM or noise == 0:
+    if values is None or noise == 0:
         return 0.0
-    y = np.linalg.eigvalsh(matrix) / noise
+    y = values / noise
     gap = np.subtract.outer(y, y)
     np.fill_diagonal(gap, 1)
     gap[np.abs(gap) < 1e-9] = 1e-9

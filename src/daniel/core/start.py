@@ -1,14 +1,14 @@
-"""Starts: correlations and their eigenvalues, spectral and convex Theta0."""
+"""Starts: correlations, spectral and convex Theta0."""
 
 from collections.abc import Callable
 
 import numpy as np
-from scipy.linalg import eigh
-from scipy.sparse.linalg import ArpackError, eigsh
+import scipy.sparse as sp
+from scipy.sparse.linalg import LinearOperator
 
 from daniel.core.coordinates import Coordinates
 from daniel.core.records import Records
-from daniel.core.threads import one_blas_thread
+from daniel.core.spectrum import Spectrum
 
 
 def correlation(records: Records, coords: Coordinates, dtype: type = np.float64) -> np.ndarray:
@@ -29,59 +29,37 @@ def correlation(records: Records, coords: Coordinates, dtype: type = np.float64)
     return second
 
 
-def extreme_eigenpairs(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray, np.ndarray]:
-    """The k largest (end "LA") or smallest ("SA") eigenvalues, outermost first, and vectors."""
-    p = matrix.shape[0]
-    k = min(k, p)
-    if k == 0 or not matrix.any():  # Lanczos cannot start on a zero matrix
-        return np.zeros(k), np.eye(p, k)
-    few = p > 400 and k < p // 4
-    value, vector = _lanczos(matrix, k, end) if few else _dense_eigenpairs(matrix, k, end)
-    order = np.argsort(value)[::-1] if end == "LA" else np.argsort(value)
-    return value[order], vector[:, order]
+def correlation_operator(records: Records, coords: Coordinates) -> LinearOperator:
+    """`correlation` of the records of one site, as a product with vectors."""
+    Z = records.csr()
+    total, counts = records.total, records.counts()
+    center = counts / (total * coords.scale)
+    own = counts * (1 - counts / total) / (total * coords.scale**2)
+    scaled = sp.csr_array(Z / coords.scale[None, :])
+    back = sp.csr_array((scaled * (records.weight / total)[:, None]).T)
 
+    def apply(v: np.ndarray) -> np.ndarray:
+        v = v.ravel()
+        product: np.ndarray = back @ (scaled @ v) - center * (center @ v) - own * v
+        return product
 
-def _lanczos(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray, np.ndarray]:
-    p = matrix.shape[0]
-    with one_blas_thread():
-        try:
-            return eigsh(matrix, k=k, which=end, v0=np.ones(p) / np.sqrt(p), tol=1e-5)
-        except ArpackError:  # equal eigenvalues at the edge, as repeated columns make them
-            return _dense_eigenpairs(matrix, k, end)
-
-
-def _dense_eigenpairs(matrix: np.ndarray, k: int, end: str) -> tuple[np.ndarray, np.ndarray]:
-    p = matrix.shape[0]
-    return eigh(matrix, subset_by_index=(p - k, p - 1) if end == "LA" else (0, k - 1))
+    return LinearOperator((records.p, records.p), matvec=apply, dtype=np.float64)
 
 
 def spectral_start(
-    matrix: np.ndarray, signs: np.ndarray, penalty: np.ndarray, rng: np.random.Generator
+    matrix: Spectrum, signs: np.ndarray, penalty: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """U (p, d) from the eigenpairs of a correlation matrix, for factors U diag(signs) U'.
 
     Eigenvalues are lowered by the penalty and, because couplings are partial and correlations are
     not, squeezed as s / (1 + s).  A little noise lets columns that start at zero, a saddle, grow.
     """
-    p = matrix.shape[0]
-    U = np.zeros((p, signs.size))
+    U = np.zeros((matrix.p, signs.size))
     for end, side in (("LA", signs > 0), ("SA", signs < 0)):
-        value, vector = extreme_eigenpairs(matrix, int(side.sum()), end)
+        value, vector = matrix.ends(int(side.sum()), end)
         s = np.maximum(np.abs(value) - penalty[side], 0)
         U[:, side] = vector * np.sqrt(s / (1 + s))
-    return U + rng.standard_normal(U.shape) * (0.03 / np.sqrt(p))
-
-
-def count_above(matrix: np.ndarray, threshold: float, most: int) -> int:
-    """Number of eigenvalues above the threshold, or `most` if there are more."""
-    p = matrix.shape[0]
-    k = min(p, 32)
-    while True:
-        value, _ = extreme_eigenpairs(matrix, k, "LA")
-        above = int((value > threshold).sum())
-        if above < k or k >= min(p, most):
-            return min(above, most)
-        k = min(p, most, 2 * k)
+    return U + rng.standard_normal(U.shape) * (0.03 / np.sqrt(matrix.p))
 
 
 def convex_start(

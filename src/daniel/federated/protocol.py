@@ -139,7 +139,7 @@ def finish(
         # What is left is the hub's own derivative, and no noisier than its records are.
         own = noise_level(hub.counts(), hub.total, begin.coords.scale, rng)
         options = replace(options, noise=min(noise, own))
-    fitted = natural.finish(hub, begin, [mean], options, rng)
+    fitted = natural.finish(hub, begin, mean, options, rng)
     model = _model(study, fitted, kept, hub, mean, list(used))
     return model, _report(study, opening, used, model, sums, kept)
 

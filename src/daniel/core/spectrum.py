@@ -1,0 +1,99 @@
+"""The outer eigenvalues of a symmetric matrix, and its whole spectrum where that is affordable."""
+
+import numpy as np
+from scipy.linalg import eigh
+from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
+
+from daniel.core.threads import one_blas_thread
+
+FEW_ROWS = 400  # up to here a dense solver is at once as fast as anything
+WHOLE = 3_000  # rows up to which the whole spectrum is affordable
+
+
+class Spectrum:
+    """Eigenpairs of a symmetric matrix (p, p), given whole or as a product with vectors.
+
+    What was computed is kept: asking again costs nothing.
+    """
+
+    def __init__(self, matrix: np.ndarray | LinearOperator) -> None:
+        self.p: int = matrix.shape[0]
+        self._matrix = matrix
+        self._known: dict[str, tuple[np.ndarray, np.ndarray]] = {}
+
+    def ends(self, k: int, end: str) -> tuple[np.ndarray, np.ndarray]:
+        """The k largest (end "LA") or smallest ("SA") eigenvalues, outermost first, and vectors."""
+        k = min(k, self.p)
+        if isinstance(self._matrix, np.ndarray) and self.p <= FEW_ROWS:
+            return extreme_eigenpairs(self._matrix, k, end)
+        if end not in self._known or self._known[end][0].size < k:
+            self._compute(k, end)
+        value, vector = self._known[end]
+        return value[:k], vector[:, :k]
+
+    def _compute(self, k: int, end: str) -> None:
+        if isinstance(self._matrix, np.ndarray) and self.p <= WHOLE:
+            value, vector = np.linalg.eigh(self._matrix)
+            self._known = {"SA": (value, vector), "LA": (value[::-1], vector[:, ::-1])}
+        else:
+            self._known[end] = extreme_eigenpairs(self._matrix, k, end)
+
+    def values(self) -> np.ndarray | None:
+        """All eigenvalues, or None where they would cost more than the fit."""
+        if not isinstance(self._matrix, np.ndarray) or self.p > WHOLE:
+            return None
+        if self.p <= FEW_ROWS:
+            return np.linalg.eigvalsh(self._matrix)
+        return self.ends(self.p, "SA")[0]
+
+    def largest(self) -> float:
+        return float(self.ends(1, "LA")[0][0])
+
+    def count_above(self, threshold: float, most: int) -> int:
+        """Number of eigenvalues above the threshold, or `most` if there are more."""
+        k = min(self.p, 32)
+        while True:
+            value, _ = self.ends(k, "LA")
+            above = int((value > threshold).sum())
+            if above < k or k >= min(self.p, most):
+                return min(above, most)
+            k = min(self.p, most, 2 * k)
+
+
+def extreme_eigenpairs(
+    matrix: np.ndarray | LinearOperator, k: int, end: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k largest (end "LA") or smallest ("SA") eigenvalues, outermost first, and vectors."""
+    p = matrix.shape[0]
+    k = min(k, p)
+    if k == 0 or _is_zero(matrix):  # Lanczos cannot start on a zero matrix
+        return np.zeros(k), np.eye(p, k)
+    few = p > FEW_ROWS and k < p // 4
+    value, vector = _lanczos(matrix, k, end) if few else _dense_eigenpairs(matrix, k, end)
+    order = np.argsort(value)[::-1] if end == "LA" else np.argsort(value)
+    return value[order], vector[:, order]
+
+
+def _is_zero(matrix: np.ndarray | LinearOperator) -> bool:
+    if isinstance(matrix, np.ndarray):
+        return not matrix.any()
+    return not (matrix @ np.random.default_rng(0).standard_normal(matrix.shape[0])).any()
+
+
+def _lanczos(
+    matrix: np.ndarray | LinearOperator, k: int, end: str
+) -> tuple[np.ndarray, np.ndarray]:
+    p = matrix.shape[0]
+    with one_blas_thread():
+        try:
+            return eigsh(matrix, k=k, which=end, v0=np.ones(p) / np.sqrt(p), tol=1e-5)
+        except ArpackError:  # equal eigenvalues at the edge, as repeated columns make them
+            return _dense_eigenpairs(matrix, k, end)
+
+
+def _dense_eigenpairs(
+    matrix: np.ndarray | LinearOperator, k: int, end: str
+) -> tuple[np.ndarray, np.ndarray]:
+    p = matrix.shape[0]
+    whole = matrix if isinstance(matrix, np.ndarray) else matrix @ np.eye(p)
+    return eigh(whole, subset_by_index=(p - k, p - 1) if end == "LA" else (0, k - 1))
