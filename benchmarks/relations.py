@@ -144,7 +144,7 @@ def run(problem: Problem, trials: Iterator[Trial], path: Path) -> None:
         seconds = time.perf_counter() - begin
         table = relation_auc(
             embedding, problem.codes, problem.pairs, draws=DRAWS, random_state=SEED
-        ).reset_index()
+        )[["n_pairs", "auc", "lo", "hi"]].reset_index()
         table.insert(0, "problem", problem.name)
         table.insert(1, "method", trial.method)
         table.insert(2, "setting", trial.setting)

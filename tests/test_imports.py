@@ -45,12 +45,25 @@ HOMES = {
     "rich": ["cli", "demo"],
     "gensim": ["evaluate.rivals"],
     "psycopg": ["data.postgres"],
-    "anndata": ["data.export"],
+    "anndata": ["data.export", "evaluate.exports"],
+    "lifelines": ["evaluate.survival"],
+    "networkx": ["evaluate.graph"],
+    "torch": ["evaluate.text"],
+    "transformers": ["evaluate.text"],
+    "tokenizers": ["evaluate.text"],
     "cryptography": ["federated"],
     "dp_accounting": ["federated.release"],
 }
 # Optional: their modules must import without them.
-ONLY_INSIDE_FUNCTIONS = {"anndata", "gensim", "psycopg", "dp_accounting"}
+ONLY_INSIDE_FUNCTIONS = {
+    "anndata",
+    "gensim",
+    "psycopg",
+    "dp_accounting",
+    "tokenizers",
+    "torch",
+    "transformers",
+}
 
 
 def module_name(path: Path) -> str:

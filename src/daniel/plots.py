@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
@@ -34,6 +36,12 @@ SETTINGS: dict[Any, Any] = {
     "axes.grid": True,
     "grid.alpha": 0.3,
 }
+# For groups and kinds: colours after Okabe and Ito, each with a line and a marker of its own.
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999")
+LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), "-")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
+YEAR = 365.25
+LABEL = 26  # characters of a node's name
 UNITS = {"error": "error  ‖Θ − Θ*‖", "seconds": "time, seconds"}
 
 
@@ -106,6 +114,72 @@ def log_log(panels: Sequence[tuple[str, pd.DataFrame]], *, xlabel: str, ylabel: 
     return figure
 
 
+def survival_curves(
+    curves: pd.DataFrame, *, p_value: float | None = None, outcome: str = "outcome"
+) -> Figure:
+    """Kaplan-Meier curves with bands, censor marks, and the number at risk below.
+
+    curves: cluster, time (days), survival, lo, hi, at_risk, censored, as `evaluate.survival`
+    releases them.  A mark stands where patients were censored since the row before; a number at
+    risk below its own time, that of the row nearest to a tick.
+    """
+    groups = [(int(c), t.sort_values("time")) for c, t in curves.groupby("cluster")]
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(6.4, 4.2 + 0.2 * len(groups)), layout="constrained")
+        heights = [4.2, 0.35 + 0.2 * len(groups)]
+        axes, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
+        for place, (cluster, table) in enumerate(groups):
+            _survival(axes, place, cluster, table)
+        axes.set(ylim=(0, 1.02), xlim=(0, None), ylabel=f"without {outcome}")
+        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
+        axes.legend(frameon=False, loc="lower left", fontsize=8)
+        if p_value is not None:
+            axes.set_title(f"log-rank {p_text(p_value)}", loc="right", fontsize=9)
+        _at_risk(below, groups, axes.get_xlim()[1])
+    return figure
+
+
+def p_text(p_value: float) -> str:
+    """p = 0.0123, or p < 0.0001."""
+    return "p < 0.0001" if p_value < 1e-4 else f"p = {p_value:.2g}"
+
+
+def code_network(graph: Any) -> Figure:
+    """A graph of `evaluate.graph.code_graph`: width by theta, size by prevalence, colour and marker
+    by vocabulary; edges that come back in fewer than half of the refits are dashed, where known.
+    """
+    nodes = dict(graph.nodes(data=True))
+    kinds = sorted({about["vocabulary"] for about in nodes.values()})
+    share = np.array([about.get("prevalence", 0.0) for about in nodes.values()])
+    sizes = 30 + 370 * share / max(float(share.max()), 1e-9)
+    with matplotlib.rc_context(SETTINGS):
+        figure = Figure(figsize=(8, 7), layout="constrained")
+        axes = figure.subplots()
+        _edges(axes, graph, nodes)
+        for place, kind in enumerate(kinds):
+            own = [i for i, about in enumerate(nodes.values()) if about["vocabulary"] == kind]
+            at = [list(nodes.values())[i] for i in own]
+            axes.scatter(
+                [about["x"] for about in at],
+                [about["y"] for about in at],
+                s=sizes[own],
+                c=COLOURS[place % len(COLOURS)],
+                marker=MARKERS[place % len(MARKERS)],
+                edgecolors="white",
+                linewidths=0.8,
+                zorder=3,
+                label=kind or "no vocabulary",
+            )
+        for about, size in zip(nodes.values(), sizes, strict=True):
+            _node_label(axes, about, size)
+        axes.set_axis_off()
+        axes.margins(0.12)
+        legend = figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+        for handle in legend.legend_handles:
+            handle.set_sizes([50])
+    return figure
+
+
 def save(figure: Figure, stem: str | Path) -> list[Path]:
     """Write the figure as PNG and SVG beside each other, each whole or not at all."""
     stem = Path(stem)
@@ -145,6 +219,82 @@ def _lines(
         axes.plot(there[across], there["mean"], marker or ".", ls="", zorder=2, **hollow)
     axes.set_yscale("log")
     _plain_numbers(axes)
+
+
+def _survival(axes: Axes, place: int, cluster: int, table: pd.DataFrame) -> None:
+    colour = COLOURS[place % len(COLOURS)]
+    years = table["time"] / YEAR
+    n = f"{table['at_risk'].iloc[0]:,}"
+    axes.fill_between(years, table["lo"], table["hi"], step="post", color=colour, alpha=0.15, lw=0)
+    axes.step(
+        years,
+        table["survival"],
+        where="post",
+        color=colour,
+        ls=LINES[place % len(LINES)],
+        lw=1.6,
+        label=f"cluster {cluster} ({n} patients)",
+    )
+    censored = table["censored"] > 0
+    axes.plot(years[censored], table["survival"][censored], "|", color=colour, ms=7, mew=1)
+
+
+def _at_risk(axes: Axes, groups: Sequence[tuple[int, pd.DataFrame]], last: float) -> None:
+    """Rows of numbers, each below its own time, about one for each year."""
+    ticks = np.arange(0, last, max(1, round(last / 10)))
+    for place, (_, table) in enumerate(groups):
+        years = table["time"].to_numpy() / YEAR
+        near = {int(np.abs(years - tick).argmin()) for tick in ticks if tick <= years[-1] + 0.5}
+        for i in sorted(near):
+            axes.text(
+                years[i],
+                -place,
+                f"{table['at_risk'].iloc[i]:,}",
+                ha="center" if i else "left",
+                va="center",
+                fontsize=7.5,
+                color=COLOURS[place % len(COLOURS)],
+            )
+    axes.set(ylim=(-len(groups) + 0.4, 0.6), xlabel="years", xticks=ticks)
+    axes.set_yticks(-np.arange(len(groups)), [f"cluster {c}" for c, _ in groups], fontsize=7.5)
+    axes.set_title("number at risk", loc="left", fontsize=8)
+    axes.grid(False)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
+
+
+def _edges(axes: Axes, graph: Any, nodes: Mapping[str, Any]) -> None:
+    edges = sorted(graph.edges(data=True), key=lambda e: e[2]["weight"])
+    if not edges:
+        return
+    ends = [[(nodes[end]["x"], nodes[end]["y"]) for end in edge[:2]] for edge in edges]
+    weight = np.array([edge[2]["weight"] for edge in edges])
+    width = 0.3 + 3.7 * np.sqrt(weight / weight.max())
+    dashed = [edge[2].get("stability", 1.0) < 0.5 for edge in edges]
+    axes.add_collection(
+        LineCollection(
+            ends,
+            linewidths=list(width),
+            linestyles=["--" if d else "-" for d in dashed],
+            colors="#777777",
+            alpha=0.45,
+            zorder=1,
+        )
+    )
+
+
+def _node_label(axes: Axes, about: Mapping[str, Any], size: float) -> None:
+    name = about["label"]
+    axes.annotate(
+        name if len(name) <= LABEL else name[: LABEL - 1].rstrip() + "…",
+        (about["x"], about["y"]),
+        xytext=(0, 3 + np.sqrt(size) / 2),
+        textcoords="offset points",
+        ha="center",
+        fontsize=6.5,
+        zorder=4,
+        parse_math=False,  # a "$" in a description is no formula
+    )
 
 
 def _plain_numbers(axes: Axes) -> None:

@@ -10,6 +10,7 @@ from daniel.cli import keys as _keys  # noqa: F401
 from daniel.cli import network as _network  # noqa: F401
 from daniel.cli import new as _new  # noqa: F401
 from daniel.cli import prepare as _prepare  # noqa: F401
+from daniel.cli import report as _report  # noqa: F401
 from daniel.cli import simulate as _simulate  # noqa: F401
 from daniel.cli import start as _start  # noqa: F401
 from daniel.cli import status as _status  # noqa: F401

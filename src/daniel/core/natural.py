@@ -45,6 +45,7 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 2.0
 SEEN_TOGETHER = 6.0  # a pair that chance brings together once at the hub is damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
+LOOSER = 10.0  # stop for them: their loss is so sure that its last digits do not matter
 ROWS = 1024  # of a (p, p) array that are changed at once
 
 
@@ -274,8 +275,9 @@ def _solved(
     """
     x = objective.pack(Factors(start.U, start.V, objective.prior))
     records = objective.records
-    parts = []
+    parts, tol = [], options.tol
     if records.n * records.p > LARGE:
+        tol *= LOOSER
         order = rng.permutation(records.n)
         rows = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
         parts = [objective.on(records.take(some)) for some in rows]
@@ -284,8 +286,8 @@ def _solved(
         objective,
         x,
         max_iter=options.max_iter,
-        tol=options.tol,
-        rough=rough and bool(parts),
+        tol=tol,
+        rough=rough,
         progress=options.progress,
     )
     f = objective.unpack(solution.x)

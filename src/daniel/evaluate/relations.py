@@ -1,72 +1,77 @@
-"""Known relations: does the cosine of two code vectors tell known pairs from random ones?
+"""Known relations: does a score of two codes tell known pairs from random ones?
 
 For each relation (such as disease-drug) the known pairs are the positives. The negatives are as
 many random pairs of the same code types, none of them known. The score of a pair is the cosine of
-its two embedding rows, and the measure is the area under the ROC curve (AUC).
+its two embedding rows, or its coupling theta_jk as in the paper. The measures are the area under
+the ROC curve (AUC), and the share of known pairs found (TPR) at a few rates of false alarms (FPR).
 
 Negatives depend on the codes, the pairs and the seed alone, never on the embedding: all methods
 are scored on identical draws.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from daniel.checks import check_choice
 from daniel.errors import InputError, ParameterError
 
-__all__ = ["cosine_pairs", "negatives", "rank_auc", "relation_auc"]
+__all__ = ["cosine_pairs", "negatives", "rank_auc", "relation_auc", "theta_pairs"]
 
 BOOTSTRAPS = 2000
 # A redraw leaves only the pairs that clashed with a known one, so few are ever needed.
 MAX_REDRAWS = 1000
+RATES = {"tpr_01": 0.01, "tpr_05": 0.05, "tpr_10": 0.10}  # column -> rate of false alarms
 
 Indices = NDArray[np.intp]
 Floats = NDArray[np.float64]
+PairScore = Callable[[Indices, Indices], ArrayLike]
 
 
 def relation_auc(
-    embedding: ArrayLike,
+    embedding: ArrayLike | PairScore,
     codes: Sequence[str],
     pairs: pd.DataFrame,
     *,
+    score: str = "cosine",
     draws: int = 10,
     random_state: int = 0,
 ) -> pd.DataFrame:
-    """AUC of the cosine for each relation, with a 95 % interval.
+    """AUC of a score of pairs for each relation, with a 95 % interval.
 
     Parameters
     ----------
-    embedding : (p, d) one row a code.
+    embedding : (p, d) one row a code, for score="cosine"; (p, p) couplings, for score="theta"; or
+        for either any function of positions (i, j), such as :func:`theta_pairs` of a model.
     codes : p names with their vocabulary before a colon, such as "PheCode:290.1".
     pairs : columns code1, code2, relation. Pairs with a code outside `codes` are left out.
+    score : "cosine" of two embedding rows, or "theta", the mean of theta_jk and theta_kj.
     draws : number of independent sets of negatives, each as large as the positives.
     random_state : seed of the negatives and of the interval.
 
     Returns
     -------
-    One row a relation, in order of first appearance: n_pairs, auc (mean over the draws), and the
-    interval lo, hi. The interval is a percentile bootstrap that resamples the positive pairs and
-    the negative draws. Pairs that share a code are treated as independent.
+    One row a relation, in order of first appearance: n_pairs, auc (mean over the draws), the
+    interval lo, hi, and tpr_01, tpr_05, tpr_10: the largest share of positive pairs above a
+    threshold that at most 1, 5 or 10 % of all drawn negatives reach. The interval is a percentile
+    bootstrap that resamples the positive pairs and the negative draws. Pairs that share a code are
+    treated as independent.
     """
-    scores = np.asarray(embedding, dtype=np.float64)
-    if scores.ndim != 2 or len(scores) != len(codes):
-        raise InputError(
-            f"embedding has shape {scores.shape} but there are {len(codes)} codes: "
-            "expected one row for each code."
-        )
-    if not np.isfinite(scores).all():
-        raise InputError("embedding has values that are not finite: fit it again or drop them.")
+    score_of = _pair_score(embedding, len(codes), score)
     drawn = negatives(codes, pairs, draws=draws, random_state=random_state)
     rows = {}
     for relation, i, j in _positives(codes, pairs):
-        positive = cosine_pairs(scores, i, j)
-        negative = cosine_pairs(scores, *drawn[relation])
+        positive = _finite(score_of(i, j))
+        negative = _finite(score_of(*drawn[relation]))
         placement = _placements(positive, negative)
         lo, hi = _interval(placement, _generator(random_state, "bootstrap " + relation))
         rows[relation] = {"n_pairs": len(i), "auc": placement.mean(), "lo": lo, "hi": hi}
+        for name, rate in RATES.items():
+            rows[relation][name] = _found_at(positive, negative.ravel(), rate)
     return pd.DataFrame.from_dict(rows, orient="index").rename_axis("relation")
 
 
@@ -80,6 +85,22 @@ def cosine_pairs(embedding: ArrayLike, i: ArrayLike, j: ArrayLike) -> Floats:
     unit = np.divide(vectors, norms, out=np.zeros_like(vectors), where=norms > 0)
     cosines: Floats = np.einsum("...d,...d->...", unit[np.asarray(i)], unit[np.asarray(j)])
     return cosines
+
+
+def theta_pairs(model: Any) -> PairScore:
+    """Scores of pairs (i, j) by the couplings of a fitted model, without the (p, p) matrix.
+
+    From the factors, theta_jk = (U V')_jk, where the model has them, else from its `theta_`.
+    """
+    if not (hasattr(model, "U_") and hasattr(model, "V_")):
+        return _matrix_entries(np.asarray(model.theta_))
+    U, V = np.asarray(model.U_, dtype=np.float64), np.asarray(model.V_, dtype=np.float64)
+
+    def score(i: Indices, j: Indices) -> Floats:
+        forward: Floats = np.einsum("...d,...d->...", U[i], V[j])
+        return (forward + np.einsum("...d,...d->...", U[j], V[i])) / 2
+
+    return score
 
 
 def negatives(
@@ -106,6 +127,40 @@ def negatives(
 def rank_auc(positive: ArrayLike, negative: ArrayLike) -> float:
     """P(positive > negative) + P(equal)/2 for two samples of scores."""
     return float(_placements(np.asarray(positive), np.atleast_2d(negative)).mean())
+
+
+def _pair_score(given: ArrayLike | PairScore, p: int, score: str) -> PairScore:
+    """What turns positions (i, j) into scores."""
+    check_choice("score", score, ("cosine", "theta"))
+    if callable(given):
+        return given
+    values = np.asarray(given, dtype=np.float64)
+    if values.ndim != 2 or len(values) != p:
+        raise InputError(
+            f"embedding has shape {values.shape} but there are {p} codes: "
+            "expected one row for each code."
+        )
+    if score == "theta" and values.shape != (p, p):
+        raise InputError(
+            f"theta has shape {values.shape} but there are {p} codes: expected {(p, p)}, "
+            "or score='cosine' for an embedding."
+        )
+    if not np.isfinite(values).all():
+        raise InputError("embedding has values that are not finite: fit it again or drop them.")
+    if score == "theta":
+        return _matrix_entries(values)
+    return lambda i, j: cosine_pairs(values, i, j)
+
+
+def _matrix_entries(theta: NDArray[Any]) -> PairScore:
+    return lambda i, j: (theta[i, j] + theta[j, i]) / 2
+
+
+def _finite(scores: ArrayLike) -> Floats:
+    values = np.asarray(scores, dtype=np.float64)
+    if not np.isfinite(values).all():
+        raise InputError("the score of a pair is not finite: check the model or the function.")
+    return values
 
 
 def _positives(codes: Sequence[str], pairs: pd.DataFrame) -> Iterator[tuple[str, Indices, Indices]]:
@@ -185,6 +240,15 @@ def _placements(positive: Floats, negative: Floats) -> Floats:
         not_above = np.searchsorted(scores, positive, side="right")
         row[:] = (below + not_above) / (2 * len(scores))
     return placements
+
+
+def _found_at(positive: Floats, negative: Floats, rate: float) -> float:
+    """Largest share of positives above a threshold that at most `rate` of the negatives reach."""
+    ordered = np.sort(negative)[::-1]
+    allowed = int(np.floor(rate * ordered.size + 1e-9))  # .05 * 20 must be 1
+    if allowed >= ordered.size:
+        return 1.0
+    return float((positive > ordered[allowed]).mean())
 
 
 def _interval(placement: Floats, rng: np.random.Generator) -> tuple[float, float]:

@@ -67,7 +67,7 @@ class Report:
                 for s in self.sites
             ),
             "",
-            *(f"- {note}" for note in (*self._terms(), *self.notes)),
+            *(f"- {note}" for note in (*self.terms(), *self.notes)),
             "",
             f"Study {self.study}",
             f"Start {self.start}",
@@ -76,7 +76,7 @@ class Report:
         ]
         return "\n".join(lines) + "\n"
 
-    def _terms(self) -> list[str]:
+    def terms(self) -> list[str]:
         if self.release == "masked":
             yes = [
                 "Masked: the hub saw the sum over all sites, and no single answer.",
