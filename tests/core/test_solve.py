@@ -66,7 +66,7 @@ def test_lbfgs_on_rosenbrock_reaches_what_scipy_reaches():
 def test_lbfgs_value_never_increases(memory, quadratic):
     for objective, size in ((quadratic[0], 20), (rosenbrock, 6)):
         x = np.full(size, -1.5)
-        found = minimise(objective, x, solver=LBFGS(memory=memory), max_iter=60, stop=never)
+        found = minimise(objective, x, solver=LBFGS(pairs=memory), max_iter=60, stop=never)
         curve = np.array(found.curve)
         assert curve[0] == objective(x)[0]
         assert curve[-1] == found.value
@@ -75,7 +75,7 @@ def test_lbfgs_value_never_increases(memory, quadratic):
 
 def test_lbfgs_directions_are_those_of_the_dense_formula(rng):
     """Two-loop recursion against the BFGS update of a whole inverse Hessian."""
-    solver = LBFGS(memory=5)
+    solver = LBFGS(pairs=5)
     solver.start()
     pairs = []
     for _ in range(3):

@@ -29,7 +29,7 @@ from daniel.core.intercepts import (
 from daniel.core.ising import full_sweep
 from daniel.core.noise import excess_noise, expected_together, noise_level, rarity
 from daniel.core.records import Records
-from daniel.core.solve import Solution, minimise_in_stages
+from daniel.core.solve import Keeper, Solution, minimise_in_stages
 from daniel.core.spectrum import WHOLE, Spectrum
 from daniel.core.start import correlation, correlation_operator
 from daniel.core.surrogate import Anchor, Factors, Surrogate
@@ -64,6 +64,7 @@ class Options:
     dtype: type = np.float32
     noise: float = 0.0  # norm of the noise that was added to the mean derivative of the answers
     progress: Callable[[int, float], None] | None = None
+    keeper: Keeper | None = None  # of the last fit's state: an interrupted one goes on
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def _survey(records: Records, options: Options, rng: np.random.Generator) -> _Su
     counts, total = records.counts(), records.total
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
     noise = noise_level(counts, total, coords.scale, rng)
-    excess = _excess(records, rarity(counts, total), rng)
+    excess = _excess(records, rarity(counts, total), rng, noise)
     whole = records.p <= WHOLE
     matrix = correlation(records, coords) if whole else correlation_operator(records, coords)
     return _Survey(records, coords, Spectrum(matrix), noise, excess)
@@ -251,12 +252,15 @@ def finish(
     return replace(fitted, b=fitted.b + shift)
 
 
-def _excess(hub: Records, rare: float, rng: np.random.Generator) -> float:
-    """How much noisier than chance the records are: the hub's stand for all."""
+def _excess(
+    hub: Records, rare: float, rng: np.random.Generator, noise: float | None = None
+) -> float:
+    """How much noisier than chance (`noise`) the records are: the hub's stand for all."""
     if rare < COMMON:
         return 0.0
     coords = natural_coordinates(hub.counts(), hub.total)
-    noise = noise_level(hub.counts(), hub.total, coords.scale, rng)
+    if noise is None:
+        noise = noise_level(hub.counts(), hub.total, coords.scale, rng)
     return excess_noise(hub, coords, noise, rng)
 
 
@@ -289,6 +293,7 @@ def _solved(
         tol=tol,
         rough=rough,
         progress=options.progress,
+        keeper=None if rough else options.keeper,
     )
     f = objective.unpack(solution.x)
     b = f.b

@@ -18,6 +18,7 @@ from daniel.core.records import DENSE_ABOVE, Records
 
 DENSE_CODES = 300  # at most so many, and so often present, are drawn as a dense array
 DENSE_ROWS = 100
+MANY_PRESENT = 2_000_000  # present codes above which one draw is as sure as three of fewer
 FEW_RECORDS = 100  # with fewer, their noise cannot be told from chance
 RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
 LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
@@ -40,6 +41,7 @@ def noise_level(
         return 2 * float(np.sqrt(counts.size / max(n, 1)))
     dense = kept.sum() <= DENSE_CODES and whole[kept].sum() > DENSE_ABOVE * n * kept.sum()
     norm = _dense_norm if dense else _permuted_norm
+    draws = 1 if whole[kept].sum() > MANY_PRESENT else draws
     return float(np.mean([norm(whole[kept], n, scale[kept], rng) for _ in range(draws)]))
 
 
@@ -132,6 +134,7 @@ def excess_noise(
         return 1.0
     scaled = records.csr() / coords.scale[None, :]
     center = records.counts() / records.total / coords.scale
+    draws = 1 if records.indices.size > MANY_PRESENT else draws
     norms = [_signed_norm(scaled, center, records.weight, rng) for _ in range(draws)]
     return float(np.clip(2 * (np.mean(norms) / noise - 1), 0, 1))
 

@@ -9,6 +9,7 @@ convergence, and never lets a number that is not finite out.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Protocol
 
 import numpy as np
@@ -39,7 +40,30 @@ class Solution:
     curve: list[float] = field(repr=False)
 
 
+Memory = list[tuple[np.ndarray, np.ndarray, float]]
+
+
+@dataclass(frozen=True)
+class State:
+    """All that a run needs to go on: its stage, its point, the solver's memory, and the curve."""
+
+    stage: int
+    point: Point
+    memory: Memory
+    curve: list[float]
+
+
+class Keeper(Protocol):
+    """Where states outlive an interruption."""
+
+    def load(self) -> State | None: ...
+
+    def save(self, state: State) -> None: ...
+
+
 class Solver(Protocol):
+    memory: Memory
+
     def start(self) -> None: ...
 
     def step(self, objective: Objective, point: Point) -> Point | None:
@@ -55,17 +79,28 @@ def minimise(
     max_iter: int,
     stop: Stop,
     progress: Callable[[int, float], None] | None = None,
+    keep: Callable[[Point, Memory, list[float]], None] | None = None,
+    state: State | None = None,
 ) -> Solution:
-    """Run `solver` from x until `stop(previous, current)`, or `max_iter` steps."""
-    point = _evaluate(objective, x)
+    """Run `solver` from x until `stop(previous, current)`, or `max_iter` steps.
+
+    keep: is shown every new point, with what is needed to go on from it; state: go on from there.
+    """
+    solver.start()
+    if state is None:
+        point = _evaluate(objective, x)
+        curve = [point.value]
+    else:
+        point, curve = state.point, list(state.curve)
+        solver.memory = list(state.memory)
+        for old, new in pairwise(curve):
+            stop(Point(x, old, x), Point(x, new, x))
     if not _finite(point):
         raise DivergenceError(
             "The loss at the starting point is not a finite number; check the start and the scale "
             "of the penalty."
         )
-    curve = [point.value]
-    solver.start()
-    for iteration in range(1, max_iter + 1):
+    for iteration in range(len(curve), max_iter + 1):
         following = solver.step(objective, point)
         if following is None:  # the precision of the arithmetic is reached
             return Solution(point.x, point.value, iteration - 1, True, curve)
@@ -76,6 +111,8 @@ def minimise(
         point = following
         if done:
             return Solution(point.x, point.value, iteration, True, curve)
+        if keep is not None:
+            keep(point, solver.memory, curve)
     return Solution(point.x, point.value, max_iter, False, curve)
 
 
@@ -88,32 +125,37 @@ def minimise_in_stages(
     tol: float,
     rough: bool = False,
     progress: Callable[[int, float], None] | None = None,
+    keeper: Keeper | None = None,
 ) -> Solution:
     """A few steps of L-BFGS on each part in turn, then on the whole until it converges.
 
     With the loss of ever larger random parts of the records this is the progressive solver: most
     of the way is made on a few percent of the data, and the whole decides.  PART_STEPS are soon
     enough to stop: what a part's own minimum adds is its noise.  A rough solution ends with the
-    parts, if there are any.
+    parts, if there are any.  With a keeper an interrupted run goes on to the same end.
     """
-    solution = None
-    for part in parts:
-        solution = _lbfgs(part, x, min(max_iter, PART_STEPS), tol, progress)
+    stages = [*parts] if rough and parts else [*parts, whole]
+    state = None if keeper is None else keeper.load()
+    for number, stage in enumerate(stages):
+        if state is not None and number < state.stage:
+            continue
+
+        def keep(point: Point, memory: Memory, curve: list[float], number: int = number) -> None:
+            if keeper is not None:
+                keeper.save(State(number, point, memory, curve))
+
+        solution = minimise(
+            stage,
+            x,
+            solver=LBFGS(),
+            max_iter=max_iter if stage is whole else min(max_iter, PART_STEPS),
+            stop=relative_decrease(tol),
+            progress=progress,
+            keep=keep,
+            state=state if state is not None and number == state.stage else None,
+        )
         x = solution.x
-    if rough and solution is not None:
-        return solution
-    return _lbfgs(whole, x, max_iter, tol, progress)
-
-
-def _lbfgs(
-    objective: Objective,
-    x: np.ndarray,
-    max_iter: int,
-    tol: float,
-    progress: Callable[[int, float], None] | None,
-) -> Solution:
-    stop = relative_decrease(tol)
-    return minimise(objective, x, solver=LBFGS(), max_iter=max_iter, stop=stop, progress=progress)
+    return solution
 
 
 def _evaluate(objective: Objective, x: np.ndarray) -> Point:
@@ -149,6 +191,7 @@ class FixedStep:
     patience: float = 1e3
 
     def start(self) -> None:
+        self.memory: Memory = []
         self._first: float | None = None
 
     def step(self, objective: Objective, point: Point) -> Point:
@@ -169,25 +212,25 @@ class LBFGS:
     pairs with too little curvature are skipped (section 7.2): the inverse Hessian stays positive.
     """
 
-    memory: int = 10
+    pairs: int = 10
     armijo: float = 1e-4
     max_backtracks: int = 20
 
     def start(self) -> None:
-        self._pairs: list[tuple[np.ndarray, np.ndarray, float]] = []
+        self.memory: Memory = []
 
     def step(self, objective: Objective, point: Point) -> Point | None:
         direction = self._direction(point.gradient)
         slope = float(direction @ point.gradient)
         if slope >= 0:  # rounding: forget the past and go downhill
-            self._pairs.clear()
+            self.memory.clear()
             direction, slope = -point.gradient, -float(point.gradient @ point.gradient)
-        length = 1.0 if self._pairs else min(1.0, 1.0 / max(np.sqrt(-slope), 1e-30))
+        length = 1.0 if self.memory else min(1.0, 1.0 / max(np.sqrt(-slope), 1e-30))
         following = self._search(objective, point, direction, slope, length)
         if following is None:
-            if not self._pairs:
+            if not self.memory:
                 return None
-            self._pairs.clear()
+            self.memory.clear()
             return self.step(objective, point)
         self._remember(following.x - point.x, following.gradient - point.gradient)
         return following
@@ -206,22 +249,22 @@ class LBFGS:
         """-H gradient by the two-loop recursion, algorithm 7.4."""
         q = gradient.copy()
         alphas = []
-        for s, y, rho in reversed(self._pairs):
+        for s, y, rho in reversed(self.memory):
             alpha = rho * float(s @ q)
             alphas.append(alpha)
             q -= q.dtype.type(alpha) * y
-        if self._pairs:
-            _, y, rho = self._pairs[-1]
+        if self.memory:
+            _, y, rho = self.memory[-1]
             q *= q.dtype.type(1 / (rho * float(y @ y)))  # eq. (7.20)
-        for (s, y, rho), alpha in zip(self._pairs, reversed(alphas), strict=True):
+        for (s, y, rho), alpha in zip(self.memory, reversed(alphas), strict=True):
             q += q.dtype.type(alpha - rho * float(y @ q)) * s
         return -q
 
     def _remember(self, s: np.ndarray, y: np.ndarray) -> None:
         curvature = float(s @ y)
         if curvature > 1e-8 * float(y @ y):
-            self._pairs.append((s, y, 1 / curvature))
-            del self._pairs[: -self.memory]
+            self.memory.append((s, y, 1 / curvature))
+            del self.memory[: -self.pairs]
 
 
 def _shrink(value: float, slope: float, length: float, trial: float) -> float:
