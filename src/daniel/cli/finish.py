@@ -17,9 +17,11 @@ def finish(
     key: Path | None = typer.Option(None, help="The hub's key file, for sealed answers."),
 ) -> None:
     """At the hub: verify and add up the answers, fit the model, and report who contributed."""
+    from daniel.cli.watch import watched
     from daniel.federated.folder import write_model
     from daniel.study import Study
 
-    report = write_model(site, Study.load(study), start, answers, out, key=key)
+    with watched("fitting") as line:
+        report = write_model(site, Study.load(study), start, answers, out, key=key, progress=line)
     typer.echo(report.to_markdown())
     typer.echo(f"Wrote {out}.")

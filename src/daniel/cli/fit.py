@@ -14,9 +14,11 @@ def fit(
     out: Path = typer.Option(Path("model"), help="The model folder to write."),
 ) -> None:
     """Start, answers and finish on one machine."""
+    from daniel.cli.watch import watched
     from daniel.federated import folder
     from daniel.study import Study
 
-    report = folder.fit(sites, Study.load(study), out)
+    with watched("fitting") as line:
+        report = folder.fit(sites, Study.load(study), out, progress=line)
     typer.echo(report.to_markdown())
     typer.echo(f"Wrote {out}.")

@@ -17,8 +17,12 @@ def start(
     round: int = typer.Option(1, help="Number of the round."),
 ) -> None:
     """At the hub: write the start, which every site answers."""
+    from daniel.cli.watch import watched
     from daniel.federated.folder import write_start
     from daniel.study import Study
 
-    message = write_start(site, Study.load(study), out, key=key, model=model, round=round)
+    with watched("fitting the start") as line:
+        message = write_start(
+            site, Study.load(study), out, key=key, model=model, round=round, progress=line
+        )
     typer.echo(f"Wrote {out} ({message.sha256[:12]}). Send it to every site of the roster.")

@@ -22,6 +22,7 @@ from daniel.federated.files import new_folder, read_file, write_file
 from daniel.federated.keys import SiteKey, read_key
 from daniel.federated.ledger import Ledger
 from daniel.federated.messages import Message
+from daniel.federated.protocol import Progress
 from daniel.federated.release import Parcel
 from daniel.federated.report import Report
 from daniel.federated.sealed import HEAD, is_sealed, seal, unseal
@@ -84,11 +85,14 @@ def write_start(
     key: Path | None = None,
     model: Path | None = None,
     round: int = 1,
+    progress: Progress | None = None,
 ) -> Message:
     """`protocol.start` to a file; model: the folder of the round before."""
     site = open_site(folder, study, key)
     previous = None if model is None else read_model(model)
-    data = protocol.start(site.matrix, study, site.key, previous=previous, round=round)
+    data = protocol.start(
+        site.matrix, study, site.key, previous=previous, round=round, progress=progress
+    )
     message = messages.read(data)
     write_file(out, data)
     site.ledger.written(message.manifest, message.manifest.payload, message.sha256)
@@ -133,8 +137,12 @@ def write_model(
     out: Path,
     *,
     key: Path | None = None,
+    progress: Progress | None = None,
 ) -> Report:
-    """`protocol.finish` to a model folder; an older model folder there is replaced."""
+    """`protocol.finish` to a model folder; an older model folder there is replaced.
+
+    Interrupted, it goes on from the state that it leaves beside the folder.
+    """
     name = site_name(folder, study)
     if study.site(name).role != "hub":
         raise InputError(f"{name!r} is not the hub of this study: only the hub finishes.")
@@ -142,18 +150,32 @@ def write_model(
     opening = read_file(start, limit)
     files = [read_file(path, limit) for path in answers]
     keys = open_site(folder, study, key).key if any(map(is_sealed, files)) else None
-    model, report = protocol.finish(read_site(folder), study, opening, files, keys)
+    model, report = protocol.finish(
+        read_site(folder),
+        study,
+        opening,
+        files,
+        keys,
+        progress=progress,
+        checkpoint=_checkpoint(out),
+    )
     save_model(model, report, out)
     return report
 
 
-def fit(folders: Sequence[Path], study: Study, out: Path) -> Report:
+def _checkpoint(out: Path) -> Path:
+    return out.absolute().with_name(f".{out.name}.state")
+
+
+def fit(
+    folders: Sequence[Path], study: Study, out: Path, *, progress: Progress | None = None
+) -> Report:
     """`protocol.fit` of several site folders on this machine."""
     names = [site_name(folder, study) for folder in folders]
     if len(set(names)) < len(names):
         raise InputError("Two of the folders are of the same site: give each site once.")
     matrices = {name: read_site(folder) for name, folder in zip(names, folders, strict=True)}
-    model, report = protocol.fit(matrices, study)
+    model, report = protocol.fit(matrices, study, progress=progress, checkpoint=_checkpoint(out))
     save_model(model, report, out)
     return report
 

@@ -1,0 +1,63 @@
+"""The line that long work shows: step, loss, steps and time left, memory."""
+
+import resource
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from math import log
+
+from rich.console import Console
+from rich.status import Status
+
+from daniel.federated.protocol import Progress
+
+STOP = 1e-5  # the default tolerance: about where the steps end
+LOOK_BACK = 5  # steps over which the decrease is judged
+
+
+@contextmanager
+def watched(what: str) -> Iterator[Progress]:
+    """A progress line on a terminal, nothing elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield lambda step, loss: None
+        return
+    with console.status(f"{what} ...") as status:
+        yield _Line(what, status)
+
+
+class _Line:
+    def __init__(self, what: str, status: Status) -> None:
+        self.what = what
+        self.status = status
+        self.losses: list[float] = []
+        self.times: list[float] = []
+
+    def __call__(self, step: int, loss: float) -> None:
+        if step == 1:  # a new part, or a new fit
+            self.losses, self.times = [], []
+        self.losses.append(loss)
+        self.times.append(time.monotonic())
+        left = ""
+        steps = steps_left(self.losses)
+        if steps is not None and len(self.times) > 1:
+            each = (self.times[-1] - self.times[0]) / (len(self.times) - 1)
+            left = f", about {steps} steps ({steps * each:.0f} s) left"
+        self.status.update(f"{self.what}: step {step}, loss {loss:.4f}{left}, {memory():,.0f} MB")
+
+
+def steps_left(losses: list[float]) -> int | None:
+    """Steps until the loss falls by less than STOP of itself, if it goes on falling as it did."""
+    falls = [old - new for old, new in pairwise(losses)]
+    if len(falls) <= LOOK_BACK or min(falls) <= 0 or falls[-1] >= falls[-1 - LOOK_BACK]:
+        return None
+    rate = log(falls[-1 - LOOK_BACK] / falls[-1]) / LOOK_BACK
+    return max(1, round(log(max(1.0, falls[-1] / (STOP * abs(losses[-1])))) / rate))
+
+
+def memory() -> float:
+    """Peak memory of this process in MB."""
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / (1 << 20 if sys.platform == "darwin" else 1 << 10)
