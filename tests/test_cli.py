@@ -29,26 +29,36 @@ def test_unknown_command_is_refused():
     assert "embed-the-moon" in result.stderr
 
 
-def test_demo_prints_the_comparison():
-    result = run("demo", "--records", "3000")
+def test_demo_ends_with_a_comparison_and_a_report(tmp_path):
+    out = tmp_path / "demo"
+    result = run("demo", "--out", str(out), "--patients", "600", "--codes", "60")
     assert result.returncode == 0, result.stderr
-    for name in ("hub alone", "one round", "pooled", "PPMI-SVD"):
+    for name in ("north alone", "one round", "pooled", "PPMI-SVD"):
         assert name in result.stdout
     assert "nan" not in result.stdout.lower()
+    html = (out / "report.html").read_text("utf-8")
+    assert "Phenotyping" in html and "Log-rank" in html
+    assert {path.name for path in out.iterdir()} >= {
+        "study.toml",
+        "start.daniel",
+        "model",
+        "cohort",
+    }
 
 
-def test_a_wrong_option_gives_one_sentence():
-    result = run("demo", "--records", "10")
+def test_a_wrong_option_gives_one_sentence(tmp_path):
+    result = run("demo", "--out", str(tmp_path / "demo"), "--patients", "10")
     assert result.returncode == 2
     assert result.stdout == ""
     assert result.stderr.startswith("daniel: ")
     assert result.stderr.count("\n") == 1
-    assert "10" in result.stderr and "1,000" in result.stderr
+    assert "10 patients" in result.stderr and "300" in result.stderr
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("message", ["bad codes.", "bad\n  codes."])
 def test_errors_of_daniel_become_one_line(monkeypatch, message):
-    def fail(**options):
+    def fail(*args, **options):
         raise InputError(message)
 
     monkeypatch.setattr("daniel.demo.run", fail)
@@ -57,7 +67,7 @@ def test_errors_of_daniel_become_one_line(monkeypatch, message):
 
 
 def test_other_errors_are_not_hidden(monkeypatch):
-    def fail(**options):
+    def fail(*args, **options):
         raise RuntimeError("a defect")
 
     monkeypatch.setattr("daniel.demo.run", fail)

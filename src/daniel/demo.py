@@ -1,239 +1,245 @@
-"""The demo: a simulated study of two hospitals, fitted three ways and held against its truth.
+"""The demo: two synthetic hospitals, one round on files, and a report, held against the truth.
 
-150 codes in 15 fields of two conditions each. The hospitals share how codes depend on each other
-(Θ off its diagonal) and differ in how common each code is. The names are labels for planted
-relations: nothing here is a medical finding.
+Everything that a network of hospitals does is done here in one folder: records are made from dated
+events, the hub starts, both answer, the hub finishes, and the model is compared with what else the
+hospitals could do.  The patients are drawn, so the truth is known; nothing here is a medical
+finding.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields, is_dataclass
-from typing import Any
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 from rich import box
 from rich.console import Console
 from rich.panel import Panel
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
-from scipy.special import logit
 
-from daniel.core.natural import Answer, Options, Start, make_start
-from daniel.core.natural import answer as make_answer
-from daniel.core.records import records_from
-from daniel.core.sample import gibbs
+from daniel.data.cohort import make_cohort, read_options
+from daniel.data.prepare import prepare
+from daniel.data.sitefolder import read_site
 from daniel.errors import ParameterError
 from daniel.estimator import Daniel
-from daniel.evaluate.relations import cosine_pairs, rank_auc
+from daniel.evaluate.gold import read_pairs, split_known
+from daniel.evaluate.relations import relation_auc
 from daniel.evaluate.rivals import PPMISVD
+from daniel.federated import folder
+from daniel.federated.files import new_folder
+from daniel.federated.keys import make_key, write_key
+from daniel.matrix import CodeMatrix
+from daniel.report import build_report
+from daniel.report.assemble import Outcome, assemble
+from daniel.study import Codes, Disclosure, Study
 
-# Field -> its two conditions, five codes each. Codes of one condition are strongly related,
-# codes of the two conditions of a field weakly, all others not at all.
-FIELDS = {
-    "diabetes": (
-        "type 2 diabetes|metformin|insulin glargine|HbA1c test|glucose monitor",
-        "diabetic retinopathy|diabetic neuropathy|foot ulcer|eye injection|vitreous haemorrhage",
-    ),
-    "kidney": (
-        "chronic kidney disease|epoetin|creatinine test|sevelamer|proteinuria",
-        "kidney transplant|tacrolimus|mycophenolate|dialysis|hyperkalaemia",
-    ),
-    "heart": (
-        "heart failure|furosemide|carvedilol|BNP test|sacubitril",
-        "coronary disease|nitroglycerin|troponin test|coronary stent|clopidogrel",
-    ),
-    "brain vessels": (
-        "ischaemic stroke|hemiplegia|aphasia|alteplase|speech therapy",
-        "atrial fibrillation|apixaban|warfarin|INR test|amiodarone",
-    ),
-    "memory": (
-        "Alzheimer's disease|donepezil|memantine|memory loss|cognitive test",
-        "delirium|haloperidol|wandering|quetiapine|nursing home care",
-    ),
-    "lung": (
-        "COPD|tiotropium|spirometry|emphysema|home oxygen",
-        "asthma|salbutamol|montelukast|budesonide|allergic rhinitis",
-    ),
-    "infection": (
-        "pneumonia|azithromycin|chest X-ray|productive cough|sputum culture",
-        "sepsis|vancomycin|blood culture|lactate test|piperacillin",
-    ),
-    "mood": (
-        "major depression|sertraline|escitalopram|psychotherapy|bupropion",
-        "anxiety disorder|panic attack|insomnia|lorazepam|trazodone",
-    ),
-    "pain": (
-        "low back pain|sciatica|lumbar MRI|gabapentin|epidural injection",
-        "opioid dependence|methadone|naloxone|overdose|buprenorphine",
-    ),
-    "joints": (
-        "rheumatoid arthritis|methotrexate|folic acid|adalimumab|CRP test",
-        "osteoporosis|alendronate|hip fracture|bone density scan|vitamin D",
-    ),
-    "nerves": (
-        "epilepsy|levetiracetam|lamotrigine|EEG|seizure",
-        "migraine|sumatriptan|topiramate|aura|propranolol",
-    ),
-    "liver": (
-        "cirrhosis|lactulose|ascites|paracentesis|varices",
-        "hepatitis C|sofosbuvir|viral load test|liver enzymes test|liver biopsy",
-    ),
-    "cancer": (
-        "breast cancer|tamoxifen|mammogram|breast biopsy|lymphoedema",
-        "chemotherapy|ondansetron|neutropenia|filgrastim|infusion port",
-    ),
-    "thyroid": (
-        "hypothyroidism|levothyroxine|TSH test|fatigue|goitre",
-        "Graves' disease|methimazole|hyperthyroidism|thyroid scan|thyroidectomy",
-    ),
-    "pregnancy": (
-        "pregnancy|prenatal vitamins|obstetric ultrasound|delivery|nausea",
-        "pre-eclampsia|labetalol|magnesium sulfate|caesarean section|preterm birth",
-    ),
-}
-PLACE = [  # (field, condition, code), one per column
-    (field, 2 * f + c, code)
-    for f, (field, conditions) in enumerate(FIELDS.items())
-    for c, codes in enumerate(conditions)
-    for code in codes.split("|")
-]
-CODES = [code for _, _, code in PLACE]
-FIELD = np.array([field for field, _, _ in PLACE])
-CONDITION = np.array([condition for _, condition, _ in PLACE])
-
-HUB, PARTNER = "hub", "partner"
-HUB_ALONE, ONE_ROUND, POOLED = "hub alone", "both sites, one round", "all records pooled"
-RIVAL = "PPMI-SVD, pooled"
-RIVAL_DIMENSIONS = (10, 15, 20, 30, 45, 60)
-MEASURES = {
-    "condition": "same condition",
-    "field": "same field",
-    "theta": "match with Θ",
-}
-EXAMPLE = "diabetic retinopathy"
-FEWEST = 1_000
+HUB, PARTNER = "north", "south"
+SITES = (HUB, PARTNER)
+RECORDS_PER_PATIENT = 8
+FEWEST_PATIENTS, FEWEST_CODES = 300, 60
+TARGET = "PheCode:290.1"
+OUTCOME, OUTCOME_NAME = "NURSING_HOME_ADMISSION", "admission to a nursing home"
+REPORT = "report.html"
+ONE_ROUND, POOLED, RIVAL = "one round", "pooled", "PPMI-SVD, pooled"
+RIVAL_DIMENSIONS = (10, 20, 40, 60, 80, 120)
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """A study whose truth is known: records X (n, p), their sites, and Θ* off its diagonal."""
+class Place:
+    """Where the files of the demo are."""
 
-    X: pd.DataFrame
-    sites: np.ndarray
-    theta: np.ndarray
+    root: Path
 
+    def source(self, site: str) -> Path:
+        return self.root / "cohort" / f"hospital-{SITES.index(site) + 1}"
 
-def plant(rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Draw the truth: embedding U (p, d) in ±1 coordinates and the prevalence μ (p,) of each code.
+    def records(self, site: str) -> Path:
+        return self.root / site
 
-    Two axes per field, so d = 30; the two conditions of a field lie at a cosine of 0.3. Loadings
-    grow as codes get rarer, as lifts do in real records; codes of one condition come out with
-    correlations near 0.06, so that hundreds of records do not show what thousands do.
-    """
-    mu = np.exp(rng.uniform(np.log(0.004), np.log(0.06), len(CODES)))
-    U = np.zeros((len(CODES), 2 * len(FIELDS)))
-    columns = np.arange(len(CODES))
-    U[columns, CONDITION] = np.where(CONDITION % 2, np.sqrt(1 - 0.3**2), 1.0)
-    U[columns, CONDITION - 1] += np.where(CONDITION % 2, 0.3, 0.0)
-    strength = rng.uniform(0.20, 0.32, len(CODES))
-    return 0.5 * np.sqrt(-strength * logit(mu))[:, None] * U, mu
+    def key(self, site: str) -> Path:
+        return self.root / f"{site}.key"
 
+    def answer(self, site: str) -> Path:
+        return self.root / f"{site}.daniel"
 
-def simulate(records: int, rng: np.random.Generator) -> Simulated:
-    """Draw the records of both sites: one Θ, two sets of prevalences."""
-    U, mu = plant(rng)
-    theta = U @ U.T
-    np.fill_diagonal(theta, 0)
-    n_hub = round(0.6 * records)
-    blocks = []
-    for n in (n_hub, records - n_hub):
-        mu_site = mu * np.exp(rng.normal(0, 0.5, len(CODES)))
-        b = logit(mu_site) / 2 + theta @ (1 - 2 * mu_site)  # natural -> ±1 intercepts
-        blocks.append(gibbs(U, b, n, rng))
-    X = pd.DataFrame(np.vstack(blocks).astype(np.int8), columns=CODES)
-    return Simulated(X, np.repeat([HUB, PARTNER], [n_hub, records - n_hub]), theta)
+    @property
+    def study(self) -> Path:
+        return self.root / "study.toml"
+
+    @property
+    def start(self) -> Path:
+        return self.root / "start.daniel"
+
+    @property
+    def model(self) -> Path:
+        return self.root / "model"
+
+    @property
+    def pairs(self) -> Path:
+        return self.root / "cohort" / "truth" / "pairs.tsv"
 
 
-def fit_all(study: Simulated, progress: Progress) -> dict[str, Any]:
-    """Fit the study as each party could: method -> fitted model, in the order of the table."""
-    hub = study.sites == HUB
-    fits: dict[str, Callable[[], Any]] = {
-        HUB_ALONE: lambda: Daniel(random_state=0).fit(study.X[hub]),
-        ONE_ROUND: lambda: Daniel(random_state=0).fit(study.X, sites=study.sites, hub=HUB),
-        POOLED: lambda: Daniel(random_state=0).fit(study.X),
-        RIVAL: lambda: fit_rival(study),
-    }
-    models = {}
-    for name, fit in fits.items():
-        task = progress.add_task(name, total=1)
-        models[name] = fit()
-        progress.advance(task)
-    return models
+def run(
+    out: Path = Path("demo"),
+    *,
+    patients: int = 3_000,
+    codes: int = 400,
+    seed: int = 0,
+    console: Console | None = None,
+) -> None:
+    """Make the hospitals, run the round, compare, and write the report to the folder `out`."""
+    if patients < FEWEST_PATIENTS or codes < FEWEST_CODES:
+        raise ParameterError(
+            f"the demo was asked for {patients:,} patients a hospital and {codes:,} codes: give it "
+            f"at least {FEWEST_PATIENTS:,} and {FEWEST_CODES}, so that there is something to find."
+        )
+    console = console or Console(highlight=False)
+    console.print(_title())
+    with new_folder(out, REPORT) as part:
+        place = Place(part)
+        with _step(console, "drawing two hospitals"):
+            _draw(place, patients, codes, seed)
+        with _step(console, "agreeing on a study, making records"):
+            study = _prepare(place, seed)
+        console.print(_what_goes_in(place))
+        with _step(console, "north starts"):
+            folder.write_start(place.records(HUB), study, place.start, key=place.key(HUB))
+        with _step(console, "both answer"):
+            for site in SITES:
+                _answer(place, study, site)
+        with _step(console, "north finishes"):
+            answers = [place.answer(site) for site in SITES]
+            folder.write_model(place.records(HUB), study, place.start, answers, place.model)
+        console.print(_what_crossed(place))
+        with _step(console, "what else they could do"):
+            scores = compare(place)
+        with _step(console, "evaluating, writing the report"):
+            _report(place)
+        console.print(_comparison(scores))
+        console.print(_neighbours(place))
+    console.print(_ending(out))
 
 
-def exchange(study: Simulated) -> tuple[Start, Answer]:
-    """The two messages of the round, made by the functions that `Daniel.fit` calls."""
-    Z, hub, options = study.X.to_numpy(), study.sites == HUB, Options()
-    start = make_start(records_from(Z[hub]), options, np.random.default_rng(0))
-    return start, make_answer(records_from(Z[~hub]), start, options)
+# --- the round ------------------------------------------------------------------------------------
 
 
-def fit_rival(study: Simulated) -> PPMISVD:
-    """PPMI-SVD at the dimension that suits it best, chosen by the truth itself."""
-    X = study.X.to_numpy()
-    fits = [PPMISVD(n_components=d).fit(X) for d in RIVAL_DIMENSIONS]
-    return max(fits, key=lambda model: measure(model, study)["condition"])
+def _draw(place: Place, patients: int, codes: int, seed: int) -> None:
+    options = read_options(
+        hospitals=2,
+        patients=[patients],
+        records_per_patient=RECORDS_PER_PATIENT,
+        codes=codes,
+        seed=seed,
+    )
+    make_cohort(options, place.root / "cohort")
 
 
-def measure(model: Any, study: Simulated) -> dict[str, float]:
-    """AUC of the cosine for planted pairs against unrelated ones, and the correlation with Θ*."""
-    i, j = np.triu_indices(len(CODES), k=1)
-    cosine = cosine_pairs(model.embedding_, i, j)
-    condition = CONDITION[i] == CONDITION[j]
-    field = FIELD[i] == FIELD[j]
-    scores = {
-        "condition": rank_auc(cosine[condition], cosine[~field]),
-        "field": rank_auc(cosine[field & ~condition], cosine[~field]),
-    }
-    if hasattr(model, "theta_"):
-        scores["theta"] = float(np.corrcoef(model.theta_[i, j], study.theta[i, j])[0, 1])
-    return scores
+def _prepare(place: Place, seed: int) -> Study:
+    """Keys, a code list from the hub's own records, the study, and the records of both."""
+    keys = {site: make_key(site) for site in SITES}
+    for key in keys.values():
+        write_key(key, place.root)
+    roster = tuple(keys[site].public("hub" if site == HUB else "site") for site in SITES)
+    study = Study(
+        name="demo",
+        codes=Codes(vocabularies=("PheCode", "CCS", "RXNORM")),  # and not what becomes of patients
+        disclosure=Disclosure(release="open"),
+        sites=roster,
+    )
+    draft = place.root / "draft"
+    prepare(place.source(HUB), study, HUB, draft, random_state=seed)
+    (draft / "codes.tsv").rename(place.root / "codes.tsv")
+    shutil.rmtree(draft)
+    replace(study, codes=Codes(file="codes.tsv")).write(place.study)
+    agreed = Study.load(place.study)
+    for site in SITES:
+        prepare(place.source(site), agreed, site, place.records(site), random_state=seed)
+    return agreed
+
+
+def _answer(place: Place, study: Study, site: str) -> None:
+    folder.write_answer(
+        place.records(site),
+        study,
+        place.start,
+        place.answer(site),
+        approved_by="the demo",
+        key=place.key(site),
+    )
+
+
+def _report(place: Place) -> None:
+    parts = assemble(
+        place.model,
+        [place.records(site) for site in SITES],
+        pairs=place.pairs,
+        target=TARGET,
+        outcome=Outcome([place.source(site) for site in SITES], OUTCOME, OUTCOME_NAME),
+    )
+    build_report(parts, place.root / REPORT)
+
+
+# --- what it is held against ----------------------------------------------------------------------
+
+
+def compare(place: Place) -> pd.DataFrame:
+    """AUC of the planted pairs for each way to fit: one row a way, one column a relation."""
+    model = folder.read_model(place.model)
+    codes = [str(code) for code in model.feature_names_in_]
+    pairs, _ = split_known(read_pairs(place.pairs), codes)
+    own = {site: _columns(read_site(place.records(site)), codes) for site in SITES}
+    pooled = sp.csr_array(sp.vstack(list(own.values())))
+
+    def score(embedding: np.ndarray) -> pd.Series:
+        return relation_auc(embedding, codes, pairs)["auc"]
+
+    def fitted(Z: sp.csr_array) -> np.ndarray:
+        matrix = CodeMatrix(Z, tuple(codes))
+        embedding: np.ndarray = Daniel(random_state=0).fit(matrix).embedding_
+        return embedding
+
+    rows = {f"{site} alone": score(fitted(Z)) for site, Z in own.items()}
+    rows[ONE_ROUND] = score(model.embedding_)
+    rows[POOLED] = score(fitted(pooled))
+    rivals = [
+        score(PPMISVD(n_components=d).fit(pooled).embedding_)
+        for d in RIVAL_DIMENSIONS
+        if d <= len(codes)
+    ]
+    rows[RIVAL] = pd.concat(rivals, axis=1).max(axis=1)
+    return pd.DataFrame(rows).T
+
+
+def _columns(matrix: CodeMatrix, codes: list[str]) -> sp.csr_array:
+    position = {code: j for j, code in enumerate(matrix.codes)}
+    return sp.csr_array(matrix.Z[:, [position[code] for code in codes]])
 
 
 # --- what the reader sees -------------------------------------------------------------------------
 
 
-def run(*, records: int = 20_000, seed: int = 0, console: Console | None = None) -> None:
-    """Simulate, fit, compare and print. Takes well under a minute at its default size."""
-    if records < FEWEST:
-        raise ParameterError(
-            f"the demo was asked for {records:,} records: give it at least {FEWEST:,}, "
-            "because rare codes hardly meet in fewer."
-        )
-    console = console or Console(highlight=False)
-    console.print(_title())
-    with console.status(f"drawing {records:,} records"):
-        study = simulate(records, np.random.default_rng(seed))
-    console.print(_what_goes_in(study))
-    with console.status("asking the partner"):
-        messages = exchange(study)
-    console.print(_what_crossed(*messages))
-    with _progress(console) as progress:
-        models = fit_all(study, progress)
-    console.print()
-    console.print(_comparison({name: measure(model, study) for name, model in models.items()}))
-    console.print(_neighbours(models))
-    console.print(Text("Next: the ten-line example in README.md, then your own records.", "dim"))
+@contextmanager
+def _step(console: Console, what: str) -> Iterator[None]:
+    begin = monotonic()
+    with console.status(what):
+        yield
+    console.print(Text.assemble(("✓ ", "green"), f"{what:38}", (_seconds(begin), "dim")))
+
+
+def _seconds(begin: float) -> str:
+    return f"{monotonic() - begin:6.1f} s"
 
 
 def _title() -> Panel:
     text = Text.assemble(
         ("Two hospitals, one round trip, no record leaves.\n", "bold"),
-        "The study is simulated, so its truth is known: ",
-        f"{len(CODES)} codes in {len(FIELDS)} fields.\n"
-        "A field has two conditions. Codes of one condition are strongly related,\n"
-        "codes of the two conditions of a field weakly, all others not at all.",
+        "The patients are drawn from a known law, so that what comes out\n"
+        "can be held against the truth. Files as between real hospitals.",
     )
     return Panel(text, title="daniel demo", title_align="left", border_style="cyan", expand=False)
 
@@ -251,97 +257,78 @@ def _table(title: str, caption: str | None = None) -> Table:
     )
 
 
-def _what_goes_in(study: Simulated) -> Table:
-    table = _table("What goes in")
-    table.add_column("site")
-    for heading in ("records", "codes", "codes a record", "prevalence of a code"):
+def _what_goes_in(place: Place) -> Table:
+    table = _table("What goes in", "A record is a patient's half-year.")
+    table.add_column("hospital")
+    for heading in ("patients", "records", "codes", "codes a record"):
         table.add_column(heading, justify="right")
-    for site in (HUB, PARTNER):
-        Z = study.X.to_numpy()[study.sites == site]
-        share = Z.mean(axis=0)
-        table.add_row(
-            site,
-            f"{len(Z):,}",
-            f"{Z.shape[1]}",
-            f"{Z.sum(axis=1).mean():.1f}",
-            f"{share.min():.2%} to {share.max():.1%}",
-        )
+    for site in SITES:
+        matrix = read_site(place.records(site))
+        n, p = matrix.shape
+        patients = np.unique(matrix.patients).size  # type: ignore[arg-type]
+        each = matrix.Z.nnz / n
+        table.add_row(site, f"{patients:,}", f"{n:,}", f"{p}", f"{each:.1f}")
     return table
 
 
-def _what_crossed(start: Start, answer: Answer) -> Table:
-    p, d = start.U.shape
-    table = _table("What crosses", "One round. Site intercepts and records stay where they are.")
-    table.add_column("from → to")
-    table.add_column("message")
+def _what_crossed(place: Place) -> Table:
+    table = _table("What crosses", "Signed files. `daniel inspect FILE` explains each in words.")
+    for heading in ("from → to", "file", "what it holds"):
+        table.add_column(heading)
     table.add_column("bytes", justify="right")
-    table.add_row(
-        f"{HUB} → {PARTNER}",
-        f"start: {p} × {d} vectors, scales and intercepts",
-        f"{_bytes(start):,}",
-    )
-    table.add_row(
-        f"{PARTNER} → {HUB}",
-        f"answer: {p} × {p} gradient, {p} code counts, n",
-        f"{_bytes(answer):,}",
-    )
+    rows = [
+        (f"{HUB} → {PARTNER}", place.start, "vectors, prevalences of codes"),
+        (f"{PARTNER} → {HUB}", place.answer(PARTNER), "gradient, counts of codes"),
+    ]
+    for way, path, words in rows:
+        table.add_row(way, path.name, words, f"{path.stat().st_size:,}")
     return table
 
 
-def _bytes(message: Any) -> int:
-    """Size of every array and number in a message, nested ones included."""
-    if is_dataclass(message):
-        return sum(_bytes(getattr(message, field.name)) for field in fields(message))
-    return 0 if message is None else np.asarray(message).nbytes
-
-
-def _progress(console: Console) -> Progress:
-    return Progress(
-        SpinnerColumn(finished_text="[green]✓"),
-        TextColumn("fitting {task.description}"),
-        TimeElapsedColumn(),
-        console=console,
-    )
-
-
-def _comparison(scores: dict[str, dict[str, float]]) -> Table:
+def _comparison(scores: pd.DataFrame) -> Table:
     table = _table(
         "What comes out",
-        "same condition, same field: AUC of such pairs against unrelated ones\n"
-        "match with Θ: correlation of fitted and true couplings\n"
-        "pooled: sees every record, but not which hospital it is from\n"
-        "PPMI-SVD: at the dimension with its best AUC",
+        "Area under the ROC curve: planted pairs against random pairs of the same kinds.\n"
+        "pooled: all records in one place, which hospitals may not do.\n"
+        "PPMI-SVD has the best of its dimensions in every column by itself.",
     )
-    table.add_column("fit")
-    for heading in MEASURES.values():
-        table.add_column(heading, justify="right")
-    for name, score in scores.items():
-        cells = [f"{score[key]:.3f}" if key in score else "–" for key in MEASURES]
-        table.add_row(name, *cells, style="bold green" if name == ONE_ROUND else "")
+    table.add_column("fit", no_wrap=True)
+    for relation in scores.columns:  # in two lines, so that all fit on 80 columns
+        heading = str(relation).replace("-", "-\n", 1).replace(" ", "\n", 1)
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, row in scores.iterrows():
+        style = "bold green" if name == ONE_ROUND else ""
+        table.add_row(str(name), *(f"{value:.3f}" for value in row), style=style)
     return table
 
 
-def _neighbours(models: dict[str, Any]) -> Table:
-    field, condition = FIELD[CODES.index(EXAMPLE)], CONDITION[CODES.index(EXAMPLE)]
-    table = _table(
-        f"Nearest to “{EXAMPLE}”",
-        f"● same condition   ○ same field ({field})   · unrelated",
-    )
-    shown = (HUB_ALONE, ONE_ROUND, POOLED)
-    for name in shown:
-        table.add_column(name)
-    lists = [[_mark(code, field, condition) for code in _nearest(models[name])] for name in shown]
-    for row in zip(*lists, strict=True):
-        table.add_row(*row)
+def _neighbours(place: Place) -> Table:
+    """The nearest codes to the target, and whether they are planted with it."""
+    model = folder.read_model(place.model)
+    pairs = read_pairs(place.pairs)
+    words = pd.read_csv(place.root / "cohort" / "truth" / "codes.tsv", sep="\t", index_col="code")[
+        "description"
+    ]
+    planted = {
+        other
+        for one, two in pairs[["code1", "code2"]].itertuples(index=False)
+        for this, other in ((one, two), (two, one))
+        if this == TARGET
+    }
+    table = _table(f"Nearest to {TARGET}, {words[TARGET]}", "● planted as its relation   · not")
+    for heading in ("code", "what it is", "similarity"):
+        table.add_column(heading, justify="right" if heading == "similarity" else "left")
+    if TARGET in model.feature_names_in_:
+        for row in model.similar(TARGET, n=8).itertuples():
+            mark = Text(f"● {row.code}", "green") if row.code in planted else f"· {row.code}"
+            table.add_row(mark, str(words[row.code]), f"{row.similarity:.2f}")
     return table
 
 
-def _nearest(model: Daniel) -> list[str]:
-    return list(model.similar(EXAMPLE, n=6)["code"])
-
-
-def _mark(code: str, field: str, condition: int) -> Text:
-    j = CODES.index(code)
-    if CONDITION[j] == condition:
-        return Text(f"● {code}", "green")
-    return Text(f"○ {code}", "yellow") if FIELD[j] == field else Text(f"· {code}", "dim")
+def _ending(out: Path) -> Text:
+    return Text.assemble(
+        "The report, one file that needs no network: ",
+        (str(out / REPORT), "bold"),
+        "\nEverything else is beside it: study, messages, model, truth.\n",
+        ("Next: docs/tutorial.md, from your own tables to such a report.", "dim"),
+    )

@@ -168,15 +168,15 @@ def code_network(graph: Any) -> Figure:
                 edgecolors="white",
                 linewidths=0.8,
                 zorder=3,
-                label=kind or "no vocabulary",
             )
+            style: dict[str, Any] = {"ls": "", "ms": 6, "marker": MARKERS[place % len(MARKERS)]}
+            colour = COLOURS[place % len(COLOURS)]
+            axes.plot([], [], color=colour, label=kind or "no vocabulary", **style)
         for about, size in zip(nodes.values(), sizes, strict=True):
             _node_label(axes, about, size)
         axes.set_axis_off()
         axes.margins(0.12)
-        legend = figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
-        for handle in legend.legend_handles:
-            handle.set_sizes([50])
+        figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
     return figure
 
 

@@ -150,7 +150,9 @@ class Disclosure:
     minimum_patients: int = key(11, "A site with fewer patients sends nothing.")
     minimum_records: int = key(11, "A site with fewer records sends nothing.")
     floor: int = key(11, "Codes of fewer patients are dropped: in total (masked), or per site.")
-    clip: float | None = key(None, "Largest Frobenius norm of one patient's share.", 1.0)
+    clip: float | Literal["auto"] | None = key(
+        None, "Largest norm of one patient's share; auto: the median of the hub's patients.", "auto"
+    )
     epsilon: float | None = key(None, "Differential privacy, with `delta`; needs `clip`.", 4.0)
     delta: float = key(1e-6, "Used with `epsilon`.")
 
@@ -305,7 +307,8 @@ def _check_numbers(study: Study) -> None:
         _need(getattr(d, name) >= 1, f"disclosure.{name}", "expected 1 or more")
     for name in ("clip", "epsilon"):
         value = getattr(d, name)
-        _need(value is None or 0 < value < float("inf"), f"disclosure.{name}", "expected above 0")
+        sane = value in (None, "auto") or 0 < value < float("inf")
+        _need(sane, f"disclosure.{name}", "expected above 0")
     _need(0 < d.delta < 1, "disclosure.delta", "expected between 0 and 1")
     _need(d.epsilon is None or d.clip is not None, "disclosure.epsilon", "it needs disclosure.clip")
 

@@ -9,7 +9,9 @@ import scipy.sparse as sp
 from daniel.core import natural
 from daniel.core.records import records_from
 from daniel.errors import DanielError, FormatError, InputError, ParameterError
-from daniel.federated import messages, protocol, totals
+from daniel.estimator import Daniel
+from daniel.federated import denoise, messages, protocol, totals
+from daniel.federated.directions import matrix_of, noise_along, norm_of_noise
 from daniel.federated.release import noise_of
 from daniel.federated.sums import Sums, site_sums, symmetric
 from daniel.federated.terms import generator, options_of
@@ -312,21 +314,54 @@ def test_much_noise_leaves_the_hubs_own_derivative():
     half = (own + own.T) / 2
     G = half + 3 * np.outer(v[:, 0], v[:, 0]) - 0.5 * np.outer(v[:, 1], v[:, 1])
     mean = natural.Answer(G, np.zeros((1, 12)), 10.0, np.zeros(12))
-    np.testing.assert_allclose(totals.denoised(mean, own, 10.0).G, half, atol=1e-5)
-    np.testing.assert_allclose(totals.denoised(mean, own, 0.0).G, G, atol=1e-5)
+    np.testing.assert_allclose(denoise.denoised(mean, half, 10.0).G, half, atol=1e-5)
+    np.testing.assert_allclose(denoise.denoised(mean, half, 0.0).G, G, atol=1e-5)
     expected = half + 2 * np.outer(v[:, 0], v[:, 0])
-    np.testing.assert_allclose(totals.denoised(mean, own, 1.0).G, expected, atol=1e-5)
+    np.testing.assert_allclose(denoise.denoised(mean, half, 1.0).G, expected, atol=1e-5)
 
 
 def test_the_norm_of_the_noise_is_what_matrices_show(make):
     network = make(clip=5.0, epsilon=2.0)
     start = network.start()
     answers = [messages.read(a) for a in network.answers(start)]
-    noise = np.sqrt(3) * noise_of(network.study)
-    p, n = 400, 1000.0
-    E = np.random.default_rng(0).standard_normal((p, p)) * noise / np.sqrt(2) / n
-    E = np.triu(E, 1) + np.triu(E, 1).T
-    assert np.linalg.norm(E, 2) == pytest.approx(totals.noise_norm(answers, n, p), rel=0.1)
+    noise = denoise.total_noise(answers)
+    assert noise == pytest.approx(np.sqrt(3) * noise_of(network.study, 5.0))
+    p, rng = 400, np.random.default_rng(0)
+    E = rng.standard_normal((p, p))
+    E = (E + E.T) / 2
+    assert np.linalg.norm(E, 2) == pytest.approx(norm_of_noise(p, p), rel=0.1)
+    Q = np.linalg.qr(rng.standard_normal((p, 10)))[0]
+    E = matrix_of(noise_along(rng.standard_normal((10 + p, 10)), Q), Q)
+    assert np.linalg.norm(E, 2) == pytest.approx(norm_of_noise(p, 10), rel=0.1)
+
+
+def test_noisy_counts_are_mixed_with_the_hubs_own():
+    """Without noise those of all sites, with much noise the hub's, in between by precision."""
+    own = natural.Answer(np.zeros((2, 2)), np.array([[0.1, 0.2]]), 100.0, np.array([20.0, 3.0]))
+    mean = natural.Answer(np.zeros((2, 2)), np.array([[0.3, 0.1]]), 1000.0, np.array([150.0, 50]))
+    exact = denoise.steadied(mean, own, np.zeros(2))
+    np.testing.assert_allclose(exact.counts, mean.counts)
+    np.testing.assert_allclose(exact.b, mean.b)
+    lost = denoise.steadied(mean, own, np.full(2, 1e9))
+    np.testing.assert_allclose(lost.counts, [205, 35], rtol=1e-6)
+    np.testing.assert_allclose(lost.b, own.b)
+    noise = np.sqrt([2100.0, 400])  # as uncertain as the hub's own
+    np.testing.assert_allclose(denoise.steadied(mean, own, noise).counts, [177.5, 42.5])
+
+
+def test_with_noise_the_sites_still_help_a_small_hub(make):
+    """Known groups of five codes: nearer to them than the hub alone, at a moderate epsilon."""
+    network = make(records=(150, 4000, 4000), clip="auto", epsilon=2.0)
+    noisy, _ = protocol.fit(network.sites, network.study)
+    alone = Daniel(random_state=0).fit(network.hub)
+    truth = np.repeat(np.eye(4), 5, axis=0)
+    truth = truth @ truth.T - np.eye(20)
+
+    def gap(model):
+        theta = model.theta_ - np.diag(np.diag(model.theta_))
+        return np.linalg.norm(theta - 0.45**2 * truth)
+
+    assert gap(noisy) < 0.9 * gap(alone)
 
 
 @pytest.mark.parametrize(

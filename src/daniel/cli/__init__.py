@@ -3,6 +3,7 @@
 from daniel.cli import answer as _answer  # noqa: F401 - importing a command adds it to the app
 from daniel.cli import cohort as _cohort  # noqa: F401
 from daniel.cli import demo as _demo  # noqa: F401
+from daniel.cli import export as _export  # noqa: F401
 from daniel.cli import finish as _finish  # noqa: F401
 from daniel.cli import fit as _fit  # noqa: F401
 from daniel.cli import inspect as _inspect  # noqa: F401

@@ -1,5 +1,7 @@
 """`daniel demo`."""
 
+from pathlib import Path
+
 import typer
 
 from daniel.cli.app import app
@@ -7,10 +9,12 @@ from daniel.cli.app import app
 
 @app.command()
 def demo(
-    records: int = typer.Option(20_000, help="Records of both sites together."),
-    seed: int = typer.Option(0, help="Seed of the simulated study."),
+    out: Path = typer.Option(Path("demo"), help="Folder for everything that the demo makes."),
+    patients: int = typer.Option(3_000, help="Patients of each hospital."),
+    codes: int = typer.Option(400, help="Codes of the study."),
+    seed: int = typer.Option(0, help="Seed of the synthetic patients."),
 ) -> None:
-    """Fit a simulated two-site study and compare it with its truth (under a minute)."""
+    """Two synthetic hospitals, from events to one report (under three minutes)."""
     from daniel.demo import run  # here, so that `daniel --version` answers at once
 
-    run(records=records, seed=seed)
+    run(out, patients=patients, codes=codes, seed=seed)

@@ -242,13 +242,21 @@ def _check_terms(m: Manifest, study: Study) -> None:
         and m.release == d.release
         and (m.minimum_patients, m.minimum_records) == (d.minimum_patients, d.minimum_records)
         and m.floor == d.floor
-        and (m.kind == START or (m.clip, m.epsilon) == (d.clip, d.epsilon))
+        and _clip_agrees(m, d.clip)
+        and (m.kind == START or m.epsilon == d.epsilon)
     )
     if not agreed:
         raise FormatError(
             f"The {m.kind} of {m.site!r} was made under other terms than the study's (codes, "
             "round, thresholds): it cannot be used."
         )
+
+
+def _clip_agrees(m: Manifest, clip: float | str | None) -> bool:
+    """A start tells its clip where the study leaves it to the hub; an answer always does."""
+    if clip == "auto":
+        return m.clip is not None and m.clip > 0
+    return m.clip == (None if m.kind == START else clip)
 
 
 def _a(kind: str) -> str:

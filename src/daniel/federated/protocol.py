@@ -8,19 +8,22 @@ The same bytes travel in memory, as files (`daniel.federated.folder`) and over a
 site, the hub included, answers; an open study may do without the hub's own answer.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from importlib.metadata import version
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from daniel.core import natural
+from daniel.core.checkpoint import Checkpoint
 from daniel.core.coordinates import Coordinates, natural_coordinates
-from daniel.core.noise import noise_level
 from daniel.core.records import Records, records_from
 from daniel.errors import FormatError, InputError, ParameterError, ReleaseError
 from daniel.estimator import Daniel
-from daniel.federated import messages, release, totals
+from daniel.federated import denoise, messages, release, totals
+from daniel.federated.directions import directions
 from daniel.federated.keys import SiteKey, check_key, make_key
 from daniel.federated.ledger import Ledger
 from daniel.federated.messages import ANSWER, START, Message, rounded
@@ -28,9 +31,18 @@ from daniel.federated.release import Parcel
 from daniel.federated.report import Contribution, Report
 from daniel.federated.sealed import seal, unseal
 from daniel.federated.sums import Sums, site_sums
-from daniel.federated.terms import check_part, generator, hub_of, options_of, with_keys
+from daniel.federated.terms import (
+    check_part,
+    clip_of,
+    generator,
+    hub_of,
+    options_of,
+    with_keys,
+)
 from daniel.matrix import CodeMatrix, kinds
 from daniel.study import Site, Study
+
+Progress = Callable[[int, float], None]  # step and loss
 
 
 def start(
@@ -40,6 +52,7 @@ def start(
     *,
     previous: Daniel | None = None,
     round: int = 1,
+    progress: Progress | None = None,
 ) -> bytes:
     """The hub's start: Phi0 from its own records, or from the model of the round before.
 
@@ -60,7 +73,7 @@ def start(
             f"The hub has hardly a code of {study.disclosure.floor} patients or more, so that its "
             "start would say nothing: choose a larger hub."
         )
-    options = options_of(study)
+    options = replace(options_of(study), progress=progress)
     records = records_from(gated.Z)
     if previous is None:
         made = natural.make_start(records, options, generator(study, round, 0))
@@ -74,7 +87,10 @@ def start(
         "signs": made.signs.astype(np.float32),
     }
     arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
-    manifest = release.manifest_of(study, key, START, records.total, {"round": round})
+    about: dict[str, Any] = {"round": round}
+    if study.disclosure.clip == "auto":
+        about["clip"] = release.usual_norm(gated, study, made)
+    manifest = release.manifest_of(study, key, START, records.total, about)
     return messages.write(manifest, arrays, key)
 
 
@@ -83,7 +99,8 @@ def preview(matrix: CodeMatrix, study: Study, start: bytes, key: SiteKey) -> Par
     check_part(matrix, study)
     check_key(key, study)
     message = read_start(start, study)
-    about = {"round": message.manifest.round, "start": message.sha256}
+    clip = clip_of(study, message.manifest)
+    about = {"round": message.manifest.round, "start": message.sha256, "clip": clip}
     options = options_of(study)
     return release.prepare(matrix, study, _natural_start(message, options), options, key, about)
 
@@ -114,37 +131,53 @@ def finish(
     start: bytes,
     answers: Sequence[bytes],
     key: SiteKey | None = None,
+    *,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
 ) -> tuple[Daniel, Report]:
     """The hub's model from the start and the answers, in any order.
 
     key: the hub's, where answers are sealed.  Repeated files count once.  An open study may be
     finished with some sites missing, and again when they have come; a masked one needs them all.
+    checkpoint: a file for the solver's state, from which an interrupted finish goes on.
     """
     check_part(matrix, study)
     opening = read_start(start, study)
     options = options_of(study)
     made = _natural_start(opening, options)
     used = read_answers(answers, study, opening, key)
-    sums, sites = _collect(matrix, study, made, options, used)
+    clip = clip_of(study, opening.manifest)
+    sums, sites = _collect(matrix, study, made, options, used, clip)
     kept = _kept(sums, study)
     d = study.disclosure
     left_out = d.floor if d.release == "open" else 1
     mean = totals.mean_answer(sums, sites, made.coords.scale, kept, left_out)
     hub = records_from(matrix.Z[:, kept])
     begin = _part(made, kept)
-    noise = totals.noise_norm(list(used.values()), mean.n, kept.size)
     rng = generator(study, opening.manifest.round, 1)
-    if noise > 0:
-        mean = totals.denoised(mean, natural.answer(hub, begin, options).G, noise)
-        # What is left is the hub's own derivative, and no noisier than its records are.
-        own = noise_level(hub.counts(), hub.total, begin.coords.scale, rng)
-        options = replace(options, noise=min(noise, own))
+    mean, options = denoise.read(mean, list(used.values()), hub, begin, options, rng)
+    keeper = None if checkpoint is None else Checkpoint(checkpoint, _fit_key(study, opening, used))
+    options = replace(options, progress=progress, keeper=keeper)
     fitted = natural.finish(hub, begin, mean, options, rng)
+    if keeper is not None:
+        keeper.clear()
     model = _model(study, fitted, kept, hub, mean, list(used))
     return model, _report(study, opening, used, model, sums, kept)
 
 
-def fit(matrices: Mapping[str, CodeMatrix], study: Study) -> tuple[Daniel, Report]:
+def _fit_key(study: Study, opening: Message, used: Mapping[str, Message]) -> str:
+    """What makes one finish the same as another: its study, start, answers and program."""
+    parts = [study.hash, opening.sha256, *sorted(m.sha256 for m in used.values())]
+    return " ".join([*parts, version("daniel")])
+
+
+def fit(
+    matrices: Mapping[str, CodeMatrix],
+    study: Study,
+    *,
+    progress: Progress | None = None,
+    checkpoint: Path | None = None,
+) -> tuple[Daniel, Report]:
     """All of it on one machine: the same messages, with keys that are made for this run.
 
     Without a roster the site with most records is the hub.
@@ -154,12 +187,16 @@ def fit(matrices: Mapping[str, CodeMatrix], study: Study) -> tuple[Daniel, Repor
     hub = hub_of(study).name
     model: Daniel | None = None
     for number in range(1, study.rounds + 1):
-        opening = start(matrices[hub], study, keys[hub], previous=model, round=number)
+        opening = start(
+            matrices[hub], study, keys[hub], previous=model, round=number, progress=progress
+        )
         files = [
             answer(m, study, opening, keys[name], approved_by="one machine", ledger=None)
             for name, m in matrices.items()
         ]
-        model, report = finish(matrices[hub], study, opening, files)
+        model, report = finish(
+            matrices[hub], study, opening, files, progress=progress, checkpoint=checkpoint
+        )
     assert model is not None
     return model, report
 
@@ -250,6 +287,10 @@ def read_answer(data: bytes, study: Study, opening: Message, key: SiteKey | None
             f"{message.manifest.round}) than this one ({opening.sha256[:8]}): send this start to "
             "the site, which answers it if it has not released an answer in this round."
         )
+    if message.manifest.clip != clip_of(study, opening.manifest):
+        raise FormatError(
+            f"The answer of {site.name!r} has another clip than the start: it cannot be used."
+        )
     return message
 
 
@@ -259,6 +300,7 @@ def _collect(
     made: natural.Start,
     options: natural.Options,
     used: Mapping[str, Message],
+    clip: float | None,
 ) -> tuple[Sums, list[totals.Site]]:
     """The sums over all sites, and what is known of each."""
     missing = [site.name for site in study.sites if site.name not in used]
@@ -274,7 +316,8 @@ def _collect(
     sites = [totals.of_message(message) for message in used.values()]
     parts = [totals.add_up(list(used.values()), p)] if used else []
     if hub not in used:  # the hub's own records do not leave it, and need no gate
-        own = site_sums(matrix, made, options, clip=study.disclosure.clip)
+        Q = None if study.disclosure.epsilon is None else directions(made)
+        own = site_sums(matrix, made, options, clip=clip, Q=Q)
         parts.append(own)
         sites.append(totals.Site(float(own.totals[0]), own.patients == 0))
     return totals.sum_of(parts), sites
@@ -345,7 +388,7 @@ def _report(
         floor=d.floor,
         epsilon=d.epsilon,
         delta=None if d.epsilon is None else d.delta,
-        clip=d.clip,
+        clip=clip_of(study, opening.manifest),
         records=rounded(sums.totals[0]),
         codes=kept.size,
         codes_dropped=len(study.codes.names) - kept.size,

@@ -22,9 +22,11 @@ import scipy.sparse as sp
 from scipy.special import ndtri
 
 from daniel.core import natural
+from daniel.core.records import records_from
 from daniel.errors import MissingDependencyError, ReleaseError
 from daniel.federated import messages
 from daniel.federated.container import canonical
+from daniel.federated.directions import directions, noise_along, triangle_of
 from daniel.federated.keys import SiteKey, check_key
 from daniel.federated.ledger import Ledger
 from daniel.federated.masks import add_masks, derive, encode, stream
@@ -33,6 +35,7 @@ from daniel.federated.sums import (
     COUNT_CLIP,
     RECORD_WEIGHT,
     Sums,
+    patient_norms,
     patient_numbers,
     patients_with,
     site_sums,
@@ -94,20 +97,21 @@ def prepare(
     key: SiteKey,
     about: Mapping[str, Any],
 ) -> Parcel:
-    """Steps 1 to 4.  about: start (its SHA-256) and round, for the manifest."""
+    """Steps 1 to 4.  about: start (its SHA-256), round and clip, for the manifest."""
     check_size(matrix, study)
     d = study.disclosure
     private = d.epsilon is not None
     if d.release == "open" and not private:
         matrix = without_rare(matrix, d.floor)
-    sums = site_sums(matrix, start, options, clip=d.clip, with_counts=private)
+    Q = directions(start) if private else None
+    sums = site_sums(matrix, start, options, clip=about["clip"], with_counts=private, Q=Q)
     absent = np.zeros(sums.counts.size, dtype=bool)
     if not private:  # which codes a site lacks is a fact about its patients, and has no noise
         absent = sums.patients == 0
-    noise = noise_of(study)
+    noise = noise_of(study, about["clip"])
     if private:
-        context = _context(study, about)
-        sums = with_noise(sums, noise, start.coords.scale, _noise_key(key, context))
+        secret = _noise_key(key, _context(study, about))
+        sums = with_noise(sums, noise, start.coords.scale, secret, Q)
     arrays: dict[str, np.ndarray] = {"absent": absent.astype(np.uint8)}
     # A masked site adds only its part of the noise, so its own number of records is not told.
     told = 0.0 if private and d.release == "masked" else float(sums.totals[0])
@@ -151,7 +155,7 @@ def manifest_of(
         minimum_patients=d.minimum_patients,
         minimum_records=d.minimum_records,
         floor=d.floor,
-        clip=d.clip if answer else None,
+        clip=about.get("clip"),
         epsilon=d.epsilon if answer else None,
         delta=d.delta if answer and d.epsilon is not None else None,
         noise=noise,
@@ -163,20 +167,31 @@ def _context(study: Study, about: Mapping[str, Any]) -> list[Any]:
     return [study.hash, study.epoch, about["round"], about["start"]]
 
 
+def usual_norm(matrix: CodeMatrix, study: Study, start: natural.Start) -> float:
+    """The clip that a hub proposes: the median norm of its patients' shares, to two digits.
+
+    Below it noise would be weaker and more patients cut; above it the reverse.
+    """
+    Q = None if study.disclosure.epsilon is None else directions(start)
+    records = records_from(matrix.Z, merge=False)
+    norms, _ = patient_norms(records, patient_numbers(matrix), start, start.b, Q)
+    return float(f"{np.median(norms):.2g}")
+
+
 # --- noise ----------------------------------------------------------------------------------------
 
 
-def noise_of(study: Study) -> float:
+def noise_of(study: Study, clip: float | None) -> float:
     """Standard deviation of the noise that each site adds, in units of `clip`'s norm; 0 without.
 
     Open answers each carry all of it.  Masked ones are seen as a sum only, and m - 1 sites bring
     it together: the one that is left over may be the hub, which knows its own.
     """
     d = study.disclosure
-    if d.epsilon is None or d.clip is None:
+    if d.epsilon is None or clip is None:
         return 0.0
     sites = max(1, len(study.sites) - 1) if d.release == "masked" else 1
-    sensitivity = d.clip * float(np.hypot(1, COUNT_CLIP))  # of derivatives and counts together
+    sensitivity = clip * float(np.hypot(1, COUNT_CLIP))  # of derivatives and counts together
     return sensitivity * noise_multiplier(d.epsilon, d.delta, study.rounds) / float(np.sqrt(sites))
 
 
@@ -194,25 +209,28 @@ def noise_multiplier(epsilon: float, delta: float, rounds: int = 1) -> float:
     return float(loss.standard_deviation)
 
 
-def with_noise(sums: Sums, noise: float, scale: np.ndarray, secret: bytes) -> Sums:
+def with_noise(
+    sums: Sums, noise: float, scale: np.ndarray, secret: bytes, Q: np.ndarray | None = None
+) -> Sums:
     """Gaussian noise on everything that leaves, in the units in which patients were clipped.
 
-    Off the diagonal the norm counts an entry twice, so its noise is smaller by sqrt(2).  The
-    patients with each code are told by the noisy counts.
+    The patients with each code are told by the noisy counts.  Q (p, d): the directions along which
+    the derivative is told, and has noise.
     """
     p = scale.size
-    draws = Sums.of_vector(normal(secret, sums.vector().size), p)
-    counts = sums.counts + noise * scale * draws.counts
-    triangle = sums.triangle + noise / np.sqrt(2) * triangle_of_scales(scale) * draws.triangle
+    d = 0 if Q is None else Q.shape[1]
+    derivative = messages.size_of_triangle(p) if Q is None else (d + p) * d
+    edges = np.cumsum([p, p, 1])
+    b, c, n, rest = np.split(normal(secret, 2 * p + 1 + derivative), edges)
+    counts = sums.counts + noise * scale * c
+    if Q is None:  # off the diagonal the norm counts an entry twice: less noise by sqrt(2)
+        shares = triangle_of_scales(scale) * rest / np.sqrt(2)
+    else:
+        shares = triangle_of(noise_along(rest.reshape(d + p, d), Q), Q, scale)
+    triangle = sums.triangle + noise * shares
     triangle[np.cumsum([0, *range(p, 1, -1)])] = 0  # the diagonal says nothing
-    records = sums.totals[0] + noise / RECORD_WEIGHT * draws.totals[0]
-    return Sums(
-        triangle,
-        sums.b + noise * scale * draws.b,
-        counts,
-        counts,
-        np.full(2, max(records, 1.0)),
-    )
+    records = float(sums.totals[0] + noise / RECORD_WEIGHT * n[0])
+    return Sums(triangle, sums.b + noise * scale * b, counts, counts, np.full(2, max(records, 1.0)))
 
 
 def _noise_key(key: SiteKey, context: list[Any]) -> bytes:

@@ -19,17 +19,18 @@ from scipy.special import expit
 from daniel.core import natural
 from daniel.core.ising import full_sweep
 from daniel.core.records import Records, records_from
+from daniel.federated.directions import along, squared_norms, triangle_of
 from daniel.federated.messages import size_of_triangle
 from daniel.matrix import CodeMatrix
 
 BLOCK = 256  # records whose patients are clipped at once
-RECORD_WEIGHT = 10.0  # of one record beside the patient's counts, where both get noise
-COUNT_CLIP = 0.25  # of a patient's counts, in units of the clip of the derivative
+RECORD_WEIGHT = 5.0  # of one record beside the patient's counts, where both get noise
+COUNT_CLIP = 0.4  # of a patient's counts, in units of the clip of the derivative
 
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over the records of a site, or over sites; float64 but for the triangle of a site."""
+    """Sums over the records of a site, or over sites; a site's triangle may be float32."""
 
     triangle: np.ndarray  # (p (p + 1) / 2,)
     b: np.ndarray  # (p,)
@@ -69,12 +70,14 @@ def site_sums(
     *,
     clip: float | None = None,
     with_counts: bool = False,
+    Q: np.ndarray | None = None,
 ) -> Sums:
     """The sums of a site at the start.
 
     With `clip` a patient whose derivative has a norm above it counts less in the derivatives, so
     that it comes down to the clip.  with_counts: the patient's counts and number of records are
     brought down to COUNT_CLIP times the clip, by a weight of their own; without it they stay exact.
+    Q (p, d): tell the derivative along these directions only (`daniel.federated.directions`).
     """
     patient = patient_numbers(matrix)
     records = counted = records_from(matrix.Z, merge=clip is None)
@@ -82,14 +85,20 @@ def site_sums(
     if options.intercept == "site":
         b = natural.site_intercepts(records, start)
     if clip is not None:
-        norms, of_counts = patient_norms(records, patient, start, b)
+        norms, of_counts = patient_norms(records, patient, start, b, Q)
         records = replace(records, weight=_weights(norms, clip)[patient])
         if with_counts:
             counted = replace(records, weight=_weights(of_counts, COUNT_CLIP * clip)[patient])
     free = None if start.coords.tied else b
     out = full_sweep(records, start.coords, (start.U, start.V), free)
+    scale = start.coords.scale
+    if Q is None:
+        triangle = _triangle(out.G, records.total, scale)
+    else:
+        S = (out.G + out.G.T).astype(np.float64) * (records.total / 2)
+        triangle = triangle_of(along(S, Q), Q, scale)
     return Sums(
-        _triangle(out.G, records.total, start.coords.scale),
+        triangle,
         out.b[0] * records.total,
         counted.counts().astype(np.float64),  # whole numbers where there is no code at all
         patients_with(matrix, patient),
@@ -132,7 +141,11 @@ def triangle_of_scales(scale: np.ndarray) -> np.ndarray:
 
 
 def patient_norms(
-    records: Records, patient: np.ndarray, start: natural.Start, b: np.ndarray
+    records: Records,
+    patient: np.ndarray,
+    start: natural.Start,
+    b: np.ndarray,
+    Q: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """(patients,) norms of each patient's share of the derivative, and of the counts.
 
@@ -140,7 +153,7 @@ def patient_norms(
     ``|sym A|^2 = (|A|^2 + <A, A'>)/2 - |d|^2``, where ``|A|^2 = sum_rs (x_r'x_s)(y_r'y_s)`` and
     ``<A, A'> = sum_rs (x_r'y_s)(y_r'x_s)``: Gram matrices of records, never a (p, p) array.  To it
     comes the derivative in the intercepts, |sum y_r|^2.  The counts are sum z_r / sigma and the
-    number of records times RECORD_WEIGHT.
+    number of records times RECORD_WEIGHT.  With Q the derivative is what `directions` leaves of it.
     """
     coords = start.coords
     order = np.argsort(patient, kind="stable")
@@ -156,7 +169,8 @@ def patient_norms(
         x = (z - coords.center) / coords.scale
         y = _residual(x, z, start, b) * coords.gain
         runs = edges[first:last] - edges[first]
-        squared = _squared_norms(x, y, runs)
+        squared = _squared_norms(x, y, runs) if Q is None else squared_norms(x, y, runs, Q)
+        squared += (np.add.reduceat(y, runs) ** 2).sum(axis=1)
         if coords.tie is not None:
             column = np.add.reduceat(y / coords.gain, runs)
             squared += ((coords.tie * column) ** 2).sum(axis=1)
@@ -176,13 +190,10 @@ def _residual(x: np.ndarray, z: np.ndarray, start: natural.Start, b: np.ndarray)
 
 
 def _squared_norms(x: np.ndarray, y: np.ndarray, runs: np.ndarray) -> np.ndarray:
-    """(patients,) squared norms of consecutive runs of records, without counts."""
+    """(patients,) squared norms of the derivatives of consecutive runs of records."""
     own = np.repeat(np.arange(runs.size), np.diff(np.append(runs, x.shape[0])))
     same = own[:, None] == own
     xx, yy, xy = x @ x.T, y @ y.T, x @ y.T
     pairs = ((xx * yy + xy * xy.T) / 2 * same).sum(axis=1)
     d = np.add.reduceat(x * y, runs)
-    intercepts = np.add.reduceat(y, runs)
-    return np.maximum(
-        np.add.reduceat(pairs, runs) - (d**2).sum(axis=1) + (intercepts**2).sum(axis=1), 0
-    )
+    return np.maximum(np.add.reduceat(pairs, runs) - (d**2).sum(axis=1), 0)

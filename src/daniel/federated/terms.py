@@ -9,6 +9,7 @@ from daniel.core import natural
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.federated.keys import SiteKey
+from daniel.federated.messages import Manifest
 from daniel.matrix import CodeMatrix
 from daniel.study import Site, Study
 
@@ -21,6 +22,12 @@ def options_of(study: Study) -> natural.Options:
         )
     options = Daniel(**asdict(study.model))._options()
     return replace(options, intercept="shared") if study.disclosure.epsilon else options
+
+
+def clip_of(study: Study, opening: Manifest) -> float | None:
+    """The clip of the study, or of its start where the study leaves it to the hub."""
+    clip = study.disclosure.clip
+    return opening.clip if isinstance(clip, str) else clip
 
 
 def hub_of(study: Study) -> Site:

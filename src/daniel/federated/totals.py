@@ -1,7 +1,7 @@
 """From the answers of all sites to one: sums, and for each pair of codes whose records count."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy.special import gammaincc  # of a Poisson number: the probability of fewer
@@ -87,24 +87,3 @@ def mean_answer(
     b = sums.b[kept] / (n * of_code)
     scaled = np.minimum(counts[kept] / of_code, n)
     return natural.Answer(G.astype(np.float32), b[None, :], n, scaled)
-
-
-def noise_norm(answers: Sequence[Message], n: float, p: int) -> float:
-    """Norm of the noise in the mean derivative of n records, at the start's coordinates.
-
-    A symmetric (p, p) matrix of independent entries with standard deviation s has norm 2 s sqrt(p).
-    """
-    total = np.sqrt(sum(answer.manifest.noise**2 for answer in answers))
-    return float(np.sqrt(2 * p) * total / n)
-
-
-def denoised(mean: natural.Answer, own: np.ndarray, noise: float) -> natural.Answer:
-    """The mean derivative where it differs from the hub's `own` (p, p) by more than noise.
-
-    Eigenvalues of the difference are lowered by the noise's norm: with much noise the fit stays
-    what the hub alone would make of its records, instead of being shrunk to nothing.
-    """
-    own = (own + own.T) / 2
-    value, vector = np.linalg.eigh(mean.G.astype(np.float64) - own)
-    value = np.sign(value) * np.maximum(np.abs(value) - noise, 0)
-    return replace(mean, G=(own + (vector * value) @ vector.T).astype(np.float32))

@@ -1,0 +1,68 @@
+"""`daniel report`."""
+
+from pathlib import Path
+
+import typer
+
+from daniel.cli.app import app
+
+
+@app.command()
+def report(
+    model: Path = typer.Argument(help="The model folder that `daniel finish` wrote."),
+    sites: list[Path] = typer.Argument(
+        None, metavar="[SITE]...", help="Site folders on this machine, to evaluate the model on."
+    ),
+    pairs: Path | None = typer.Option(
+        None, help="Known relations: .tsv, .csv or .parquet with code1, code2, relation."
+    ),
+    target: str | None = typer.Option(
+        None, help="A code, such as PheCode:290.1: phenotyping, clusters, graph."
+    ),
+    outcome: list[Path] = typer.Option(
+        [],
+        help="What became of a site's patients: a file with patient, time, event; once for each "
+        "SITE, in their order.",
+        show_default=False,
+    ),
+    outcome_code: str | None = typer.Option(
+        None,
+        help="Then --outcome names what `daniel prepare` read, and this is the code of the "
+        "outcome, or death.",
+    ),
+    outcome_name: str = typer.Option("outcome", help="How the report calls the outcome."),
+    descriptions: Path | None = typer.Option(
+        None, help="Words for codes: .tsv, .csv or .parquet with code, description."
+    ),
+    out: Path = typer.Option(Path("report.html"), help="The file to write."),
+) -> None:
+    """Write one offline HTML file: the study, its evaluation, and an explorer of all codes."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+
+    from daniel.report import build_report
+    from daniel.report.assemble import Outcome, assemble
+
+    followed = Outcome(outcome, outcome_code, outcome_name) if outcome else None
+    columns = (TextColumn("{task.description:14}"), BarColumn(), TimeElapsedColumn())
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, share: float) -> None:
+            if stage not in tasks:
+                tasks[stage] = bar.add_task(stage, total=1.0)
+            bar.update(tasks[stage], completed=share)
+
+        parts = assemble(
+            model,
+            sites or [],
+            pairs=pairs,
+            target=target,
+            outcome=followed,
+            descriptions=descriptions,
+            progress=show,
+        )
+        build_report(parts, out, progress=show)
+    size = out.stat().st_size
+    typer.echo(f"Wrote {out} ({size / 1e6:.1f} MB). Open it in a browser; it needs no network.")

@@ -1,0 +1,179 @@
+"""Which records a phenotyping tells apart, and how patients are put into folds."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+
+from daniel.checks import check_choice, is_whole, shown
+from daniel.errors import InputError, ParameterError
+from daniel.matrix import CodeMatrix
+
+__all__ = ["Cases", "Chosen", "fold_of_patients", "patients_of"]
+
+RULES = ("auto", "onset", "code", "labels")
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """Records to be told apart: rows (k,) of the matrix, positive (k,), and the rule's name."""
+
+    rows: np.ndarray
+    positive: np.ndarray
+    rule: str
+
+
+@dataclass(frozen=True)
+class Cases:
+    """How positives and negatives are chosen.
+
+    rule
+        "onset", the paper's: of each patient who ever has the target, the earliest records, before
+        the first one with it, are negatives, and as many records after that one, drawn at random,
+        are positives.  "code": records with the target against records without.  "labels": records
+        labelled yes against records labelled no.  "auto": labels where they are given, else onset
+        where the records have patients and windows, else code.
+    per_patient
+        Rule onset: at most so many records of each kind from a patient.  The paper's numbers of
+        records are below its numbers of patients, hence 1.
+    first
+        Rule onset: whether the first record with the target counts as a positive.  The paper says
+        "after the first recorded".
+    equal
+        Other rules: draw as many of the commoner kind as there are of the rarer one.
+    """
+
+    rule: str = "auto"
+    per_patient: int = 1
+    first: bool = False
+    equal: bool = True
+
+    def choose(
+        self,
+        matrix: CodeMatrix,
+        target: str,
+        *,
+        labels: ArrayLike | None = None,
+        random_state: int = 0,
+    ) -> Chosen:
+        """The records of `matrix` that stand for or against `target`."""
+        check_choice("rule", self.rule, RULES)
+        if not is_whole(self.per_patient) or self.per_patient < 1:
+            found = shown(self.per_patient)
+            raise ParameterError(f"per_patient is {found}; expected a whole number >= 1.")
+        rng = np.random.default_rng(random_state)
+        present = has_code(matrix, target)
+        rule = self._rule(matrix, labels)
+        if rule == "onset":
+            rows, positive = self._onset(matrix, present, rng)
+        else:
+            told = _read_labels(labels, len(present)) if rule == "labels" else present
+            rows, positive = self._by_label(told, rng)
+        if positive.all() or not positive.any():
+            raise InputError(
+                f"No records stand {'against' if positive.any() else 'for'} {target} by the rule "
+                f"{rule!r}: give labels, another rule or more records."
+            )
+        return Chosen(rows, positive, rule)
+
+    def _rule(self, matrix: CodeMatrix, labels: ArrayLike | None) -> str:
+        timed = matrix.patients is not None and matrix.windows is not None
+        if self.rule == "auto":
+            return "labels" if labels is not None else "onset" if timed else "code"
+        if self.rule == "onset" and not timed:
+            raise InputError("The rule 'onset' needs the patient and the window of each record.")
+        if self.rule == "labels" and labels is None:
+            raise ParameterError("The rule is 'labels', and no labels were given: give labels.")
+        if self.rule != "labels" and labels is not None:
+            raise ParameterError(
+                f"Labels were given, and the rule {self.rule!r} would not use them: drop either."
+            )
+        return self.rule
+
+    def _onset(
+        self, matrix: CodeMatrix, present: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        records = pd.DataFrame(
+            {
+                "patient": matrix.patients,
+                "window": matrix.windows,
+                "chance": rng.random(len(present)),
+            }
+        )
+        onset = records["window"].where(present).groupby(records["patient"]).transform("min")
+        before = records["window"] < onset
+        after = records["window"] >= onset if self.first else records["window"] > onset
+        early = records[before].sort_values(["patient", "window"], kind="stable")
+        late = records[after].sort_values("chance")
+        number = np.minimum(early.groupby("patient").size(), late.groupby("patient").size())
+        number = number.dropna().clip(upper=self.per_patient)
+        kept = [
+            part.index[part.groupby("patient").cumcount() < part["patient"].map(number).fillna(0)]
+            for part in (early, late)
+        ]
+        rows = np.concatenate([index.to_numpy() for index in kept])
+        order = np.argsort(rows)
+        return rows[order], np.repeat([False, True], [len(index) for index in kept])[order]
+
+    def _by_label(
+        self, told: np.ndarray, rng: np.random.Generator
+    ) -> tuple[np.ndarray, np.ndarray]:
+        rows = np.arange(told.size)
+        if self.equal:
+            kinds = [np.flatnonzero(told), np.flatnonzero(~told)]
+            number = min(len(kind) for kind in kinds)
+            drawn = [rng.choice(kind, number, replace=False) for kind in kinds]
+            rows = np.sort(np.concatenate(drawn))
+        return rows, told[rows]
+
+
+def has_code(matrix: CodeMatrix, target: str) -> np.ndarray:
+    """(n,) whether each record has the target code."""
+    if target not in matrix.codes:
+        raise InputError(
+            f"The study has no code {target!r}: choose one of its {len(matrix.codes):,} codes."
+        )
+    column = matrix.codes.index(target)
+    if matrix.absent is not None and matrix.absent[column]:
+        raise InputError(f"The code {target!r} is not kept at this site, so it says nothing there.")
+    present: np.ndarray = matrix.Z[:, [column]].toarray().ravel() > 0
+    return present
+
+
+def patients_of(matrix: CodeMatrix) -> np.ndarray:
+    """(n,) number of each record's patient; a record without one is a patient of its own."""
+    if matrix.patients is None:
+        return np.arange(matrix.shape[0])
+    return np.unique(matrix.patients, return_inverse=True)[1].ravel()
+
+
+def fold_of_patients(
+    patients: np.ndarray, stratum: np.ndarray, folds: int, random_state: int
+) -> np.ndarray:
+    """(n,) fold of each record: patients at random, all records of one in the same fold.
+
+    patients (n,): numbers from 0; stratum (n,): 0, 1, ...; a patient counts by the largest, and
+    each stratum is spread evenly over the folds.
+    """
+    if not is_whole(folds) or folds < 2:
+        raise ParameterError(f"folds is {shown(folds)}; expected a whole number >= 2.")
+    kind = np.zeros(int(patients.max()) + 1, dtype=int)
+    np.maximum.at(kind, patients, stratum)
+    shuffled = np.random.default_rng(random_state).permutation(kind.size)
+    shuffled = shuffled[np.argsort(kind[shuffled], kind="stable")]
+    fold = np.empty(kind.size, dtype=int)
+    fold[shuffled] = np.arange(kind.size) % folds
+    return fold[patients]
+
+
+def _read_labels(labels: Any, n: int) -> np.ndarray:
+    values = np.asarray(labels)
+    if values.shape != (n,):
+        raise InputError(
+            f"labels has shape {values.shape}, and there are {n} records: give one for each."
+        )
+    if pd.isna(values).any() or not np.isin(values, (0, 1)).all():
+        raise InputError("labels holds other values than yes and no (1 and 0, or booleans).")
+    return values.astype(bool)

@@ -1,0 +1,283 @@
+"""Patients grouped at their first record with a target code, and what becomes of the groups.
+
+The embedding of a patient is E[y | x] of eq. (EHR_model) at the first record with the target, which
+itself is left out of x.  k-means groups the embeddings; the outcome has no part in it.  The longest
+embeddings are shortened first, unlike in the paper: standardised codes are large where they are
+rare, and one patient with such codes would be a cluster.  Everything in the answer but `labels` is
+aggregate, and says nothing about fewer than `floor` patients.
+"""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+import scipy.sparse as sp
+from sklearn.cluster import KMeans
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.metrics import silhouette_score
+from threadpoolctl import threadpool_limits
+
+from daniel.data.outcomes import first_records
+from daniel.errors import InputError, ParameterError
+from daniel.estimator import Daniel
+from daniel.evaluate.survival import (
+    FLOOR,
+    check_survival,
+    guarded,
+    kaplan_meier,
+    logrank,
+    median_time,
+    released,
+)
+from daniel.matrix import CodeMatrix, listed
+
+MOST_CLUSTERS = 8
+TOP_CODES = 10
+RESTARTS = 10
+LONGEST = 0.95  # quantile of the lengths to which longer embeddings are shortened
+SILHOUETTE_PATIENTS = 4_000  # its cost is their square
+
+
+@dataclass(frozen=True)
+class Clusters:
+    """Clusters are numbered from 1, the largest first.
+
+    sizes      cluster, patients, events
+    curves     cluster, time, survival, lo, hi, at_risk, censored (`survival.released`)
+    medians    cluster, median, lo, hi in days; infinite: not reached
+    top_codes  cluster, code, inside, outside, difference: shares of patients with the code
+    silhouette k, silhouette, enough (every cluster has `floor` patients); empty if k was given
+    chi2, p_value: of the log-rank test among the clusters in `sizes` that have `floor` patients;
+    a smaller one is in no other table, nor in the test.
+    without_outcome: patients with the target whom the survival table does not name.
+    labels     patient -> cluster: about single patients, and only for use at the site
+    """
+
+    target: str
+    k: int
+    floor: int
+    sizes: pd.DataFrame
+    curves: pd.DataFrame
+    medians: pd.DataFrame
+    top_codes: pd.DataFrame
+    silhouette: pd.DataFrame
+    chi2: float
+    p_value: float
+    without_outcome: int | str
+    labels: pd.Series = field(repr=False)
+
+
+def cluster_patients(
+    model: Daniel,
+    matrix: CodeMatrix,
+    target: str,
+    survival: pd.DataFrame,
+    *,
+    k: int | None = None,
+    without: Sequence[str] = (),
+    floor: int = FLOOR,
+    random_state: int = 0,
+) -> Clusters:
+    """Cluster the patients who have `target`, and follow them to their outcome.
+
+    Parameters
+    ----------
+    model : fitted on the codes of `matrix`, or on some of them.
+    matrix : records with patients and windows; its patients are those of `survival`.
+    target : the code whose first record starts a patient's time.
+    survival : patient, time (days), event (0/1), one row a patient.
+    k : number of clusters; of 2 to 8 the one with the largest silhouette unless given.
+    without : further codes to leave out of the records, such as the outcome's own.
+    """
+    follow_up = check_survival(survival).set_index("patient")
+    known = records_for(model, matrix)
+    patients, rows = first_records(known, target)
+    here = np.isin(patients, follow_up.index.to_numpy())
+    unknown = int((~here).sum())
+    patients, rows = patients[here], rows[here]
+    _check_patients(patients.size, floor)
+    follow_up = follow_up.loc[patients]
+    if not follow_up["event"].any():
+        raise InputError("Nobody with the target has the outcome: there is no survival to compare.")
+    Z = _blanked(known, rows, [target, *without])
+    Y = _shortened(model.transform(Z))
+    with threadpool_limits(1):  # small sums: threads would only wait for each other
+        labels, table = _group(Y, k, floor, random_state)
+    large = [c for c in np.unique(labels) if (labels == c).sum() >= floor]
+    if len(large) < 2:
+        raise InputError(
+            f"Only one cluster has {floor} patients or more, so there is none to compare it with: "
+            "try another k, or give more patients."
+        )
+    time, event = follow_up["time"].to_numpy(), follow_up["event"].to_numpy()
+    tested = np.isin(labels, large)
+    test = logrank(time[tested], event[tested], labels[tested])
+    curves = {
+        c: released(kaplan_meier(time[labels == c], event[labels == c]), floor=floor) for c in large
+    }
+    return Clusters(
+        target=target,
+        k=int(labels.max()),
+        floor=floor,
+        sizes=_sizes(labels, event, floor),
+        curves=pd.concat([t.assign(cluster=c) for c, t in curves.items()], ignore_index=True)[
+            ["cluster", "time", "survival", "lo", "hi", "at_risk", "censored"]
+        ],
+        medians=pd.DataFrame(
+            [(c, *median_time(t)) for c, t in curves.items()],
+            columns=["cluster", "median", "lo", "hi"],
+        ),
+        top_codes=_top_codes(Z[tested], labels[tested], known.codes, floor),
+        silhouette=table,
+        chi2=test.chi2,
+        p_value=test.p_value,
+        without_outcome=guarded(unknown, floor),
+        labels=pd.Series(labels, index=patients, name="cluster"),
+    )
+
+
+def records_for(model: Daniel, matrix: CodeMatrix) -> CodeMatrix:
+    """The records with the model's columns, in its order; a study may have dropped rare codes."""
+    names = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    place = {code: j for j, code in enumerate(matrix.codes)}
+    missing = [name for name in names if name not in place]
+    if missing or not names:
+        raise InputError(
+            f"The records lack {len(missing)} of the model's {len(names)} codes, such as "
+            f"{listed(missing[:2])}: they are of another study."
+            if names
+            else "The model does not know the names of its codes: fit it to a CodeMatrix."
+        )
+    columns = np.array([place[name] for name in names])
+    absent = None if matrix.absent is None else matrix.absent[columns]
+    return CodeMatrix(
+        sp.csr_array(matrix.Z[:, columns]), tuple(names), matrix.patients, matrix.windows, absent
+    )
+
+
+def _check_patients(n: int, floor: int) -> None:
+    if n == 0:
+        raise InputError(
+            "No patient with the target is in the survival table: expected the patients of the "
+            "records, by their pseudonyms."
+        )
+    if n < 2 * floor:
+        raise InputError(
+            f"Fewer than {2 * floor} patients with the target have a survival time: too few for "
+            "two clusters that may be described."
+        )
+
+
+def _blanked(matrix: CodeMatrix, rows: np.ndarray, codes: Sequence[str]) -> sp.csr_array:
+    """Some records, with these codes absent from all of them."""
+    keep = np.ones(len(matrix.codes), dtype=np.float32)
+    keep[[matrix.codes.index(code) for code in codes if code in matrix.codes]] = 0
+    Z = sp.csr_array(matrix.Z[rows] @ sp.diags_array(keep, format="csr"))
+    Z.eliminate_zeros()
+    return Z
+
+
+def _shortened(Y: np.ndarray) -> np.ndarray:
+    length = np.linalg.norm(Y, axis=1)
+    most = np.quantile(length, LONGEST)
+    return Y * (most / np.maximum(length, max(most, np.finfo(Y.dtype).tiny)))[:, None]
+
+
+def _group(
+    Y: np.ndarray, k: int | None, floor: int, random_state: int
+) -> tuple[np.ndarray, pd.DataFrame]:
+    """Cluster of each patient, and the silhouettes if they decided."""
+    if k is not None:
+        if k < 2 or k * floor > len(Y):
+            raise ParameterError(f"k is {k}: expected 2 or more, with {floor} patients for each.")
+        return _k_means(Y, k, random_state), pd.DataFrame(
+            columns=["k", "silhouette", "enough"]
+        ).astype({"k": int, "silhouette": float, "enough": bool})
+    found, rows = {}, []
+    for size in range(2, min(MOST_CLUSTERS, len(Y) // floor) + 1):
+        try:
+            found[size] = _k_means(Y, size, random_state)
+        except InputError:  # fewer different patients than clusters
+            break
+        enough = bool(np.bincount(found[size])[1:].min() >= floor)
+        some = min(SILHOUETTE_PATIENTS, len(Y))
+        value = silhouette_score(Y, found[size], sample_size=some, random_state=random_state)
+        rows.append((size, float(value), enough))
+    table = pd.DataFrame(rows, columns=["k", "silhouette", "enough"])
+    usable = table[table["enough"].astype(bool)]
+    if usable.empty:
+        raise InputError(
+            f"No number of clusters from 2 to {MOST_CLUSTERS} leaves each of them {floor} "
+            "patients: give k, and smaller clusters are left out."
+        )
+    best = int(usable.loc[usable["silhouette"].idxmax(), "k"])
+    return found[best], table
+
+
+def _k_means(Y: np.ndarray, k: int, random_state: int) -> np.ndarray:
+    """Clusters 1 to k, the largest first."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # told below
+        drawn = KMeans(k, n_init=RESTARTS, random_state=random_state).fit(Y)
+    sizes = np.bincount(drawn.labels_, minlength=k)
+    if sizes.min() == 0:
+        raise InputError(
+            f"k-means filled only {np.count_nonzero(sizes)} of {k} clusters, for too many patients "
+            "have equal records: ask for fewer clusters."
+        )
+    rank = np.empty(k, dtype=int)
+    rank[np.lexsort((drawn.cluster_centers_[:, 0], -sizes))] = np.arange(1, k + 1)
+    labels: np.ndarray = rank[drawn.labels_]
+    return labels
+
+
+def _sizes(labels: np.ndarray, event: np.ndarray, floor: int) -> pd.DataFrame:
+    rows = []
+    for c in np.unique(labels):
+        n, had = int((labels == c).sum()), int(event[labels == c].sum())
+        if n < floor:
+            told = guarded(n, floor)
+        elif 0 < n - had < floor:  # those without the outcome are few
+            told = f">{n - floor}"
+        else:
+            told = guarded(had, floor)
+        rows.append((int(c), guarded(n, floor), told))
+    return pd.DataFrame(rows, columns=["cluster", "patients", "events"])
+
+
+def _top_codes(
+    Z: sp.csr_array, labels: np.ndarray, codes: tuple[str, ...], floor: int
+) -> pd.DataFrame:
+    """The codes whose share of patients differs most between a cluster and the others.
+
+    Numbers of patients with a code, and without it, that are below the floor count as floor - 1, so
+    that a share tells no small number.  A code whose difference this would overstate is passed
+    over, as is one that fewer than `floor` patients have.
+    """
+    total = np.asarray(Z.sum(axis=0)).ravel()
+    parts = []
+    for c in np.unique(labels):
+        own = labels == c
+        inside = np.asarray(Z[own].sum(axis=0)).ravel()
+        sides = ((inside, int(own.sum())), (total - inside, int((~own).sum())))
+        exact = inside / sides[0][1] - (total - inside) / sides[1][1]
+        shares = [np.clip(count, floor - 1, max(n - floor, 0) + 1) / n for count, n in sides]
+        difference = shares[0] - shares[1]
+        honest = (difference * exact > 0) & (np.abs(difference) <= np.abs(exact) + 1e-12)
+        difference = np.where(honest & (total >= floor), difference, 0)
+        order = np.argsort(-np.abs(difference), kind="stable")[:TOP_CODES]
+        order = order[difference[order] != 0]
+        parts.append(
+            pd.DataFrame(
+                {
+                    "cluster": c,
+                    "code": [codes[j] for j in order],
+                    "inside": shares[0][order],
+                    "outside": shares[1][order],
+                    "difference": difference[order],
+                }
+            )
+        )
+    return pd.concat(parts, ignore_index=True)

@@ -1,0 +1,241 @@
+"""The comparison table, as the paper's: methods by known relations and by phenotyping.
+
+    entries = [Entry("Daniel", model), Entry("PPMI-SVD", rival, "d=50")]
+    found = comparison(entries, matrix, pairs, target="PheCode:290.1")
+    print(found.markdown("Daniel"))
+
+A method may stand in several entries, one a setting.  Every column then shows its best setting,
+chosen on the very numbers that are shown, which flatters methods with many of them.  The same
+holds for scores: where a method leaves it open how a pair or a record is scored, all ways are
+tried.  Daniel and every method with a single setting and score gains nothing from this.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+
+from daniel.errors import InputError
+from daniel.evaluate.cases import Cases
+from daniel.evaluate.phenotype import CLASSIFIERS, UNSUPERVISED, Classifier, phenotype
+from daniel.evaluate.relations import relation_auc, theta_pairs
+from daniel.matrix import CodeMatrix
+
+__all__ = ["Comparison", "Entry", "comparison", "phenotype_rows", "relation_rows", "sites_alone"]
+
+COLUMNS = ["method", "setting", "column", "n", "auc", "lo", "hi"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A fitted method: its name, a model with `embedding_`, and the setting it was fitted with."""
+
+    method: str
+    model: Any
+    setting: str = ""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """table: method, setting, column, n, auc, lo, hi (95 %), one row a score of an entry."""
+
+    table: pd.DataFrame
+
+    def best(self) -> pd.DataFrame:
+        """For each method and column the row with the highest AUC; order of first appearance."""
+        kept = self.table.groupby(["method", "column"], sort=False)["auc"].idxmax()
+        return self.table.loc[kept].reset_index(drop=True)
+
+    def wide(self) -> pd.DataFrame:
+        """AUCs, one row a method and one column a relation or target."""
+        best = self.best()
+        wide = best.pivot(index="method", columns="column", values="auc")
+        return wide.loc[best["method"].unique(), best["column"].unique()]
+
+    def margins(self, method: str) -> pd.DataFrame:
+        """For each column: the method's AUC, the best other method, and by how much it leads."""
+        wide = self.wide()
+        if method not in wide.index:
+            raise InputError(f"The table has no method {method!r}: it has {list(wide.index)}.")
+        own = wide.loc[method].dropna()
+        others = wide.drop(index=method)[own.index].dropna(axis="columns", how="all")
+        rival = others.idxmax()
+        return pd.DataFrame(
+            {"auc": own[rival.index], "rival": rival, "rival_auc": others.max()}
+        ).assign(margin=lambda t: t["auc"] - t["rival_auc"])
+
+    def markdown(self, method: str | None = None) -> str:
+        """The table, best of each column bold; with a method, a sentence where it is not first."""
+        wide = self.wide()
+        top = wide.round(3).max()
+        lines = ["| method | " + " | ".join(wide.columns) + " |", "|---" * (len(top) + 1) + "|"]
+        for name, row in wide.iterrows():
+            cells = [_cell(value, top[column]) for column, value in row.items()]
+            lines.append(f"| {name} | {' | '.join(cells)} |")
+        if method is not None:
+            lines += ["", self.statement(method)]
+        return "\n".join(lines) + "\n"
+
+    def statement(self, method: str) -> str:
+        """In words: where the method is first, and where it is not, behind whom, by how much."""
+        margins = self.margins(method)
+        behind = margins[margins["margin"] < 0]
+        lead = f"{method} is first in {len(margins) - len(behind)} of {len(margins)} columns"
+        if behind.empty:
+            return f"{lead}."
+        gaps = [
+            f"{column} ({row['auc']:.3f}, {-row['margin']:.3f} behind {row['rival']})"
+            for column, row in behind.iterrows()
+        ]
+        return f"{lead}; not in {', '.join(gaps)}."
+
+
+def comparison(
+    entries: Iterable[Entry],
+    matrix: CodeMatrix,
+    pairs: pd.DataFrame | None = None,
+    *,
+    target: str | None = None,
+    labels: ArrayLike | None = None,
+    folds: int = 10,
+    draws: int = 20,
+    random_state: int = 0,
+    cases: Cases | None = None,
+    classifiers: Mapping[str, Classifier] | None = None,
+) -> Comparison:
+    """Score fitted methods on known relations, on a phenotype, or on both.
+
+    Parameters
+    ----------
+    entries : fitted methods; each has the codes of `matrix` in their order, or names them.
+    matrix : records that tell the target; for an honest unsupervised AUC of patients that no
+        method was fitted to.  Only its codes matter for relations.
+    pairs : known relations, code1, code2, relation.
+    target, labels, folds, cases, classifiers : see :func:`daniel.evaluate.phenotype.phenotype`; the
+        classifiers are the paper's tree and logistic regression unless given.
+    draws : sets of random pairs for each relation.
+    random_state : the same random pairs, cases and folds for every method.
+    """
+    if pairs is None and target is None:
+        raise InputError("Nothing to compare by: give known pairs, a target, or both.")
+    tables = []
+    for entry in entries:
+        if pairs is not None:
+            tables.append(
+                relation_rows(entry, matrix.codes, pairs, draws=draws, random_state=random_state)
+            )
+        if target is not None:
+            tables.append(
+                phenotype_rows(
+                    entry,
+                    matrix,
+                    target,
+                    labels=labels,
+                    folds=folds,
+                    random_state=random_state,
+                    cases=cases,
+                    classifiers=classifiers,
+                )
+            )
+    if not tables:
+        raise InputError("No method was given to compare.")
+    return Comparison(pd.concat(tables, ignore_index=True))
+
+
+def relation_rows(
+    entry: Entry,
+    codes: tuple[str, ...],
+    pairs: pd.DataFrame,
+    *,
+    draws: int = 20,
+    random_state: int = 0,
+) -> pd.DataFrame:
+    """AUC of one entry for each relation, by the cosine of its rows.
+
+    A method that is not Daniel and has couplings `theta_` is scored by them too, as the paper does
+    with its baselines.
+    """
+    ways: dict[str, Any] = {"cosine": entry.model.embedding_}
+    if hasattr(entry.model, "theta_") and not _is_daniel(entry.model):
+        ways["theta"] = theta_pairs(entry.model)
+    tables = []
+    for way, given in ways.items():
+        found = relation_auc(
+            given, codes, pairs, score=way, draws=draws, random_state=random_state
+        ).reset_index()
+        found = found.rename(columns={"relation": "column", "n_pairs": "n"})
+        setting = _joined(entry.setting, way if len(ways) > 1 else "")
+        tables.append(found.assign(method=entry.method, setting=setting)[COLUMNS])
+    return pd.concat(tables, ignore_index=True)
+
+
+def phenotype_rows(
+    entry: Entry,
+    matrix: CodeMatrix,
+    target: str,
+    *,
+    labels: ArrayLike | None = None,
+    folds: int = 10,
+    random_state: int = 0,
+    cases: Cases | None = None,
+    classifiers: Mapping[str, Classifier] | None = None,
+    name: str = "",
+) -> pd.DataFrame:
+    """AUC of one entry in telling the target, unsupervised and by each classifier.
+
+    A plain embedding is scored by the cosine and by the inner product with the target's row.
+    name : what the columns call the target, before "unsupervised" and so on.
+    """
+    if classifiers is None:
+        classifiers = {way: CLASSIFIERS[way] for way in ("tree", "logistic")}
+    model = entry.model
+    told = hasattr(model, "conditional_proba") or hasattr(model, "theta_")
+    tables: list[pd.DataFrame] = []
+    for way in ("auto",) if told else ("cosine", "inner"):
+        found = phenotype(
+            model,
+            matrix,
+            target,
+            labels=labels,
+            folds=folds,
+            random_state=random_state,
+            cases=cases,
+            score=way,
+            classifiers=classifiers if not tables else {},
+        ).table
+        setting = np.where(found["method"] == UNSUPERVISED, "" if told else way, "")
+        found["setting"] = [_joined(entry.setting, extra) for extra in setting]
+        found["column"] = [f"{name} {method}".strip() for method in found["method"]]
+        found["n"] = np.minimum(found["n_pos"], found["n_neg"])
+        tables.append(found.assign(method=entry.method)[COLUMNS])
+    return pd.concat(tables, ignore_index=True)
+
+
+def sites_alone(model: Any, matrix: CodeMatrix, sites: ArrayLike) -> dict[str, Any]:
+    """Site -> a copy of the model fitted to that site's records alone, largest site first."""
+    where = np.asarray(sites)
+    names, counts = np.unique(where, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    return {
+        str(name): clone(model).fit(CodeMatrix(matrix.Z[where == name], matrix.codes))
+        for name in names[order]
+    }
+
+
+def _is_daniel(model: Any) -> bool:
+    """Whether the embedding is made for cosines: couplings are then no second try."""
+    return hasattr(model, "conditional_proba")
+
+
+def _joined(*parts: str) -> str:
+    return ", ".join(part for part in parts if part)
+
+
+def _cell(value: float, top: float) -> str:
+    if np.isnan(value):
+        return "–"
+    return f"**{value:.3f}**" if round(value, 3) >= top else f"{value:.3f}"

@@ -1,0 +1,354 @@
+"""Known pairs of codes: from a file, from the PheCode and ATC hierarchies, from the UMLS.
+
+Every source gives the same table, one row an unordered pair: code1, code2, relation.  Codes are
+named with their vocabulary, such as "PheCode:290.1"; code1 is the smaller name of the two.
+
+The UMLS files are licensed to each user by the US National Library of Medicine and are read where
+they lie.  Nothing of them is part of this package.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import csv
+
+from daniel.errors import FormatError, InputError, ParameterError
+from daniel.matrix import listed
+
+__all__ = [
+    "UMLS_RELATIONS",
+    "Unknown",
+    "phecode_pairs",
+    "read_pairs",
+    "rxnorm_atc_pairs",
+    "split_known",
+    "umls_pairs",
+]
+
+COLUMNS = ["code1", "code2", "relation"]
+NAMED = 10  # unknown codes that a message names
+ATC_LENGTH = {1: 1, 2: 3, 3: 4, 4: 5}  # level -> characters of the class
+# Relation -> the values of RELA that state it, from either side.
+UMLS_RELATIONS: Mapping[str, tuple[str, ...]] = {
+    "related to": ("related_to",),
+    "mapped to": ("mapped_to", "mapped_from"),
+    "classifies": ("classifies", "classified_as"),
+}
+# Rich Release Format: a bar after every field, the last one too.
+MRREL = "CUI1|AUI1|STYPE1|REL|CUI2|AUI2|STYPE2|RELA|RUI|SRUI|SAB|SL|RG|DIR|SUPPRESS|CVF|"
+MRCONSO = "CUI|LAT|TS|LUI|STT|SUI|ISPREF|AUI|SAUI|SCUI|SDUI|SAB|TTY|CODE|STR|SRL|SUPPRESS|CVF|"
+
+Table: TypeAlias = pd.DataFrame | str | Path
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Codes of known pairs that a study does not have; its text is one sentence.
+
+    pairs: number of pairs left out; codes: the unknown codes in order; total: all pairs given.
+    """
+
+    pairs: int
+    codes: tuple[str, ...]
+    total: int
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __str__(self) -> str:
+        if not self.pairs:
+            return "Every known pair has both codes in the study."
+        names = ", ".join(self.codes[:NAMED])
+        more = f" and {len(self.codes) - NAMED:,} more" if len(self.codes) > NAMED else ""
+        return (
+            f"{self.pairs:,} of {self.total:,} known pairs are left out, since the study does not "
+            f"have {len(self.codes):,} of their codes: {names}{more}."
+        )
+
+
+def read_pairs(path: str | Path) -> pd.DataFrame:
+    """Known pairs of a .tsv, .csv (both also .gz) or .parquet file with code1, code2, relation.
+
+    Other columns are dropped, as are repeated pairs and pairs of a code with itself.
+    """
+    table = _read(path, COLUMNS)
+    if table[COLUMNS].isna().any(axis=None):
+        raise InputError(
+            f"{Path(path).name} has rows without a code or a relation: fill them in or remove them."
+        )
+    one, two, relation = (table[column].astype(str).str.strip() for column in COLUMNS)
+    pairs = _tidy(one, two, relation)
+    if pairs.empty:
+        raise InputError(f"{Path(path).name} holds no pair of two different codes.")
+    return pairs
+
+
+def split_known(pairs: pd.DataFrame, codes: Sequence[str]) -> tuple[pd.DataFrame, Unknown]:
+    """The pairs with both codes in `codes`, and what is left out."""
+    ends = pairs[["code1", "code2"]]
+    known = ends.isin(set(codes))
+    inside = known.all(axis=1)
+    strange = sorted(set(ends.to_numpy()[~known.to_numpy()]))
+    unknown = Unknown(int((~inside).sum()), tuple(map(str, strange)), len(pairs))
+    return pairs[inside].reset_index(drop=True), unknown
+
+
+def phecode_pairs(
+    codes: Sequence[str],
+    table: Table | None = None,
+    *,
+    family: bool = False,
+    relation: str = "PheCode similar",
+) -> pd.DataFrame:
+    """PheCodes that stand close in their hierarchy: a code and its parent, and siblings.
+
+    The number tells: 290.11 is below 290.1, which is below 290.  A parent need not be among
+    `codes` to make siblings.  table: PheCode definitions with a column phecode; a number that it
+    lacks is no parent, and the next shorter one is.  family: all codes with one number before the
+    dot, as in the reference pairs of the paper.
+    """
+    own = _numbers(codes, "phecode")
+    number = {code: _phecode(text) for code, text in own.items()}
+    if family:
+        return _within({code: [n.partition(".")[0]] for code, n in number.items()}, relation)
+    known = None
+    if table is not None:
+        known = {_phecode(str(n)) for n in _read(table, ["phecode"])["phecode"].dropna()}
+    groups: dict[str, list[str]] = {}
+    pairs = []
+    of_number = {n: code for code, n in number.items()}
+    for code, n in number.items():
+        parent = next((a for a in _ancestors(n) if known is None or a in known), None)
+        if parent is None:
+            continue
+        groups[code] = [parent]
+        if parent in of_number:
+            pairs.append((code, of_number[parent]))
+    siblings = _within(groups, relation)
+    return _join([siblings, _tidy(*_columns(pairs), relation)])
+
+
+def rxnorm_atc_pairs(
+    codes: Sequence[str],
+    atc: Table,
+    names: Mapping[str, str] | None = None,
+    *,
+    level: int = 4,
+    relation: str = "RxNorm similar",
+) -> pd.DataFrame:
+    """Drugs of one ATC class: RxNorm ingredients that share the first characters of an ATC code.
+
+    atc: a table with a column atc_code and either code ("RXNORM:1191") or atc_name; in the latter
+    case a drug is found by its name, which `names` gives (code -> name), in any letter case.
+    level: 4 is the chemical subgroup, five characters; a drug may be in several classes.
+    """
+    if level not in ATC_LENGTH:
+        raise ParameterError(f"level is {level!r}: expected 1, 2, 3 or 4.")
+    drugs = _numbers(codes, "rxnorm")
+    table = _read(atc, ["atc_code"]).dropna(subset="atc_code")
+    if "code" in table:
+        key, of_drug = table["code"].astype(str), {code: code for code in drugs}
+    elif "atc_name" in table and names is not None:
+        key = table["atc_name"].astype(str).str.lower()
+        of_drug = {code: str(names[code]).lower() for code in drugs if code in names}
+    else:
+        raise InputError(
+            "The ATC table has no column code: give it one, or give atc_name and the drugs' names."
+        )
+    whole = table["atc_code"].astype(str).str.len() > ATC_LENGTH[level]  # a drug, not a heading
+    classes = table["atc_code"].astype(str).str[: ATC_LENGTH[level]]
+    by_key = classes[whole].groupby(key[whole]).unique()
+    groups = {code: list(by_key[k]) for code, k in of_drug.items() if k in by_key.index}
+    return _within(groups, relation)
+
+
+def umls_pairs(
+    codes: Sequence[str],
+    mrrel: str | Path,
+    mrconso: str | Path | None = None,
+    *,
+    cuis: Table | None = None,
+    through: Table | None = None,
+    relations: Mapping[str, tuple[str, ...]] = UMLS_RELATIONS,
+) -> pd.DataFrame:
+    """Pairs of codes whose concepts stand in a relation of the UMLS Metathesaurus.
+
+    mrrel, mrconso: the files MRREL.RRF and MRCONSO.RRF of the user's own release; suppressed rows
+    are not used.  A code finds its concepts (CUI) in MRCONSO, its vocabulary being the source
+    (SAB), or in `cuis`, a table code, cui.  Vocabularies that the UMLS does not have, such as
+    PheCode, need `cuis`, or `through`: a table source, target from codes that it has
+    ("ICD10CM:F00") to those of the study ("PheCode:290.11").  relations: name -> values of RELA.
+    """
+    concepts = _concepts(codes, mrconso, cuis, through)
+    if concepts.empty:
+        raise InputError(
+            "No code of the study has a UMLS concept: give mrconso, or a table of code and cui."
+        )
+    rela = pa.array([value for values in relations.values() for value in values])
+    known = pa.array(pd.unique(concepts["cui"]))
+
+    def wanted(rows: pa.Table) -> pa.Array:
+        ends = pc.and_(
+            pc.is_in(rows["CUI1"], value_set=known), pc.is_in(rows["CUI2"], value_set=known)
+        )
+        return pc.and_(ends, pc.is_in(rows["RELA"], value_set=rela))
+
+    rows = _read_rrf(mrrel, MRREL, ["CUI1", "CUI2", "RELA"], wanted)
+    name = {value: name for name, values in relations.items() for value in values}
+    first = rows.merge(concepts, left_on="CUI1", right_on="cui")
+    both = first.merge(concepts, left_on="CUI2", right_on="cui", suffixes=("1", "2"))
+    return _tidy(both["code1"], both["code2"], both["RELA"].map(name))
+
+
+# --- tables of pairs ------------------------------------------------------------------------------
+
+
+def _tidy(one: pd.Series, two: pd.Series, relation: pd.Series | str) -> pd.DataFrame:
+    """Unordered pairs, each once a relation, none of a code with itself."""
+    pairs = pd.DataFrame({"code1": one, "code2": two}, dtype=str)
+    turned = pairs["code1"] > pairs["code2"]
+    pairs.loc[turned, ["code1", "code2"]] = pairs.loc[turned, ["code2", "code1"]].to_numpy()
+    pairs["relation"] = relation
+    pairs = pairs[pairs["code1"] != pairs["code2"]].drop_duplicates()
+    return pairs.sort_values(["relation", "code1", "code2"], ignore_index=True)
+
+
+def _within(groups: Mapping[str, Iterable[str]], relation: str) -> pd.DataFrame:
+    """All pairs of codes that share a group."""
+    rows = [(code, group) for code, own in groups.items() for group in own]
+    table = pd.DataFrame(rows, columns=["code", "group"])
+    both = table.merge(table, on="group", suffixes=("1", "2"))
+    return _tidy(both["code1"], both["code2"], relation)
+
+
+def _columns(pairs: list[tuple[str, str]]) -> tuple[pd.Series, pd.Series]:
+    table = pd.DataFrame(pairs, columns=["code1", "code2"], dtype=str)
+    return table["code1"], table["code2"]
+
+
+def _join(tables: list[pd.DataFrame]) -> pd.DataFrame:
+    whole = pd.concat(tables, ignore_index=True)
+    return _tidy(whole["code1"], whole["code2"], whole["relation"])
+
+
+def _numbers(codes: Sequence[str], vocabulary: str) -> dict[str, str]:
+    """Code -> what stands after the colon, for the codes of a vocabulary in any letter case."""
+    cut = ((code, *code.partition(":")) for code in codes)
+    return {code: number for code, kind, _, number in cut if kind.lower() == vocabulary}
+
+
+def _phecode(text: str) -> str:
+    """A PheCode with three digits before the dot: 8.5 is 008.5."""
+    whole, dot, rest = text.partition(".")
+    return whole.zfill(3) + dot + rest
+
+
+def _ancestors(number: str) -> list[str]:
+    """290.11 -> 290.1, 290."""
+    whole, _, rest = number.partition(".")
+    return [f"{whole}.{rest[:k]}" for k in range(len(rest) - 1, 0, -1)] + [whole] * bool(rest)
+
+
+# --- UMLS -----------------------------------------------------------------------------------------
+
+
+def _concepts(
+    codes: Sequence[str], mrconso: str | Path | None, cuis: Table | None, through: Table | None
+) -> pd.DataFrame:
+    """Columns code, cui of the study's codes."""
+    steps = pd.DataFrame({"source": list(codes), "target": list(codes)}, dtype=str)
+    if through is not None:
+        table = _read(through, ["source", "target"])[["source", "target"]]
+        steps = pd.concat([steps, table[table["target"].isin(set(codes))]], ignore_index=True)
+    found = []
+    if cuis is not None:
+        found.append(_read(cuis, ["code", "cui"])[["code", "cui"]].astype(str))
+    if mrconso is not None:
+        found.append(_atoms(mrconso, steps["source"]))
+    if not found:
+        raise ParameterError("Neither mrconso nor cuis was given: one must say which concepts.")
+    known = pd.concat(found, ignore_index=True).rename(columns={"code": "source"})
+    concepts = steps.merge(known, on="source")[["target", "cui"]].drop_duplicates()
+    return concepts.rename(columns={"target": "code"})
+
+
+def _atoms(mrconso: str | Path, names: pd.Series) -> pd.DataFrame:
+    """code, cui of the names that MRCONSO has as SAB and CODE; SAB is in capitals there."""
+    parts = names.str.partition(":")
+    asked = pd.DataFrame({"code": names, "SAB": parts[0].str.upper(), "CODE": parts[2]})
+    sources, numbers = pa.array(pd.unique(asked["SAB"])), pa.array(pd.unique(asked["CODE"]))
+
+    def wanted(rows: pa.Table) -> pa.Array:
+        return pc.and_(
+            pc.is_in(rows["SAB"], value_set=sources), pc.is_in(rows["CODE"], value_set=numbers)
+        )
+
+    rows = _read_rrf(mrconso, MRCONSO, ["CUI", "SAB", "CODE"], wanted)
+    return asked.merge(rows, on=["SAB", "CODE"])[["code", "CUI"]].rename(columns={"CUI": "cui"})
+
+
+def _read_rrf(
+    path: str | Path,
+    fields: str,
+    kept: list[str],
+    wanted: Callable[[pa.Table], pa.Array],
+) -> pd.DataFrame:
+    """Rows of an RRF file that are wanted and not suppressed; read in blocks, for it is large."""
+    asked = [*kept, "SUPPRESS"]
+    try:
+        blocks = csv.open_csv(
+            Path(path),
+            read_options=csv.ReadOptions(column_names=fields.split("|"), block_size=1 << 25),
+            parse_options=csv.ParseOptions(delimiter="|", quote_char=False),
+            convert_options=csv.ConvertOptions(
+                include_columns=asked,
+                column_types=dict.fromkeys(asked, pa.string()),
+                strings_can_be_null=False,
+            ),
+        )
+        parts = []
+        for batch in blocks:
+            rows = pa.Table.from_batches([batch])
+            rows = rows.filter(pc.and_(pc.equal(rows["SUPPRESS"], "N"), wanted(rows)))
+            parts.append(rows.select(kept).to_pandas())
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (OSError, pa.ArrowInvalid):
+        raise FormatError(
+            f"{Path(path).name} is not in the Rich Release Format of the UMLS: expected "
+            f"{fields.count('|')} fields, each ended by a bar."
+        ) from None
+    return pd.concat(parts, ignore_index=True).drop_duplicates()
+
+
+def _read(table: Table, needed: list[str]) -> pd.DataFrame:
+    """A data frame, or a file by the end of its name."""
+    if not isinstance(table, pd.DataFrame):
+        table = _read_file(Path(table))
+    missing = [column for column in needed if column not in table]
+    if missing:
+        raise InputError(f"The table has no column {listed(missing)}: it has {_some(table)}.")
+    return table
+
+
+def _read_file(path: Path) -> pd.DataFrame:
+    kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
+    try:
+        if kind == "parquet":
+            return pd.read_parquet(path)
+        if kind in ("tsv", "csv"):
+            return pd.read_csv(path, sep="\t" if kind == "tsv" else ",", dtype=str)
+    except FileNotFoundError:
+        raise InputError(f"There is no file {path}.") from None
+    except (OSError, ValueError):  # pandas and Arrow derive theirs from it
+        raise FormatError(f"{path.name} cannot be read as {kind}.") from None
+    raise InputError(f"{path.name} is of no known kind: expected .tsv, .csv or .parquet.")
+
+
+def _some(table: pd.DataFrame) -> str:
+    return listed([str(column) for column in table.columns]) or "none"

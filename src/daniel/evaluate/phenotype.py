@@ -1,0 +1,281 @@
+"""Phenotyping: can records with a diagnosis be told from records without, by their other codes?
+
+The target code is left out of every record.  Two ways to tell:
+
+*unsupervised*  the model's probability of the target given the other codes, eq. (conditional_dist)
+*supervised*    a classifier on the patient vector U_{-i}'x_{-i}: a decision tree as in the paper,
+                logistic regression, gradient boosting; tested on the patients of the held-out fold
+
+The measure is the area under the ROC curve (AUC).  Only pairs of records of one fold are compared,
+since each fold has a classifier of its own; the interval resamples patients.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from daniel.checks import read_sites
+from daniel.errors import InputError, ParameterError
+from daniel.evaluate.cases import Cases, Chosen, fold_of_patients, patients_of
+from daniel.evaluate.scores import Scored, target_score
+from daniel.evaluate.tree import RpartTree
+from daniel.matrix import CodeMatrix
+
+__all__ = ["CLASSIFIERS", "Cases", "Phenotyping", "fold_auc", "phenotype"]
+
+BOOTSTRAPS = 1000
+CHUNK = 4_000_000  # resampled weights held at once
+UNSUPERVISED, ALL = "unsupervised", "all"
+
+Classifier = Callable[[int], Any]
+CLASSIFIERS: Mapping[str, Classifier] = {
+    "tree": lambda seed: RpartTree(),
+    "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+    "boosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
+}
+
+
+@dataclass(frozen=True)
+class Phenotyping:
+    """What a phenotyping found; nothing in it is about a single record.
+
+    table: method, site_train, site_test, auc, lo, hi (95 %), n_pos, n_neg, folds.  "all" stands for
+    all sites; the unsupervised score has no site of training of its own.
+    rule: how the cases were chosen.  score: what the unsupervised score is.
+    left_out: sites with too few patients of either kind; no record of theirs is used.
+    """
+
+    target: str
+    rule: str
+    score: str
+    table: pd.DataFrame
+    left_out: tuple[str, ...] = ()
+
+    def auc(self, method: str = UNSUPERVISED) -> float:
+        """The AUC of a method over all sites."""
+        rows = self.table
+        whole = (rows["site_train"] == ALL) & (rows["site_test"] == ALL)
+        return float(rows.loc[whole & (rows["method"] == method), "auc"].item())
+
+
+def phenotype(
+    model: Any,
+    matrix: CodeMatrix,
+    target: str,
+    *,
+    sites: ArrayLike | None = None,
+    labels: ArrayLike | None = None,
+    folds: int = 10,
+    random_state: int = 0,
+    cases: Cases | None = None,
+    score: str = "auto",
+    refit: bool = False,
+    classifiers: Mapping[str, Classifier] = CLASSIFIERS,
+    by_site: bool = True,
+    floor: int = 11,
+) -> Phenotyping:
+    """AUC of telling records with the target from records without, by the model's vectors.
+
+    Parameters
+    ----------
+    model : a fitted Daniel, or anything with `embedding_` (p, d), and `theta_` (p, p) if it has
+        one, of the matrix's codes; :func:`daniel.evaluate.scores.target_score` tells how each of
+        them scores a record.
+    matrix : records × codes of all sites.
+    target : the code to be told, such as "PheCode:290.1".
+    sites : (n,) site of each record, for a row for each site of training and of test, and for
+        one-shot fits.
+    labels : (n,) yes or no for each record, where something better than the code is known.
+    folds : number of parts of the patients.
+    cases : how positives and negatives are chosen; the paper's way where the records allow it.
+    score : unsupervised score of a plain embedding, "cosine" or "inner".
+    refit : fit a copy of the model for each fold to the records of the other folds' patients, as
+        the paper does; otherwise the model is taken as it is, and what it has learned of the
+        target it may have learned from the very records it is tested on.
+    classifiers : name -> function of a seed that makes a scikit-learn classifier.
+    by_site : whether sites get rows of their own.
+    floor : sites with fewer patients of either kind are left out and named; without rows for
+        sites, all of them count as one.
+    """
+    chosen = (cases or Cases()).choose(matrix, target, labels=labels, random_state=random_state)
+    names, site = read_sites(sites if by_site else None, matrix.shape[0])
+    if ALL in map(str, names):
+        raise InputError("A site is called 'all', which here means all sites: rename it.")
+    patients = patients_of(matrix)
+    chosen, left_out = _large_sites(chosen, names, site, patients, floor)
+    rows = chosen.rows
+    stratum = np.zeros(matrix.shape[0], dtype=int)
+    stratum[rows] = 1 + chosen.positive
+    fold = fold_of_patients(patients, stratum, folds, random_state)
+    parts = {ALL: np.ones(rows.size, dtype=bool)}
+    if sites is not None and by_site:
+        parts |= {str(names[k]): site[rows] == k for k in np.unique(site[rows])}
+    run = _Run(chosen.positive, fold[rows], patients[rows], parts, classifiers, random_state)
+    where = None if sites is None else np.asarray(sites)
+    views = _views(model, matrix, target, rows, fold, where, score, refit=refit)
+    told, meaning = run.collect(views, folds)
+    return Phenotyping(target, chosen.rule, meaning, run.table(told, folds, refit), left_out)
+
+
+def fold_auc(
+    score: ArrayLike, positive: ArrayLike, fold: ArrayLike, weight: ArrayLike | None = None
+) -> np.ndarray:
+    """Share of pairs (positive, negative) of one fold in which the positive scores higher.
+
+    Ties count half.  weight (b, n): an AUC for each row of weights; the answer is (b,), or (1,)
+    without weights.  Folds of one size give the mean of their AUCs.
+    """
+    s, y, f = np.asarray(score), np.asarray(positive, dtype=bool), np.asarray(fold)
+    w = np.ones((1, s.size)) if weight is None else np.asarray(weight, dtype=np.float64)
+    order = np.lexsort((s, f))
+    s, y, f, w = s[order], y[order], f[order], w[:, order]
+    new_fold = np.r_[True, f[1:] != f[:-1]]
+    first = np.flatnonzero(new_fold | np.r_[True, s[1:] != s[:-1]])  # of each group of ties
+    plus = np.add.reduceat(w * y, first, axis=1)
+    minus = np.add.reduceat(w * ~y, first, axis=1)
+    fold_start = np.flatnonzero(new_fold[first])
+    size = np.diff(np.r_[fold_start, first.size])
+    in_fold = np.add.reduceat(minus, fold_start, axis=1)
+    before = np.repeat(np.cumsum(in_fold, axis=1) - in_fold, size, axis=1)
+    below = np.cumsum(minus, axis=1) - before - minus / 2
+    pairs = (np.add.reduceat(plus, fold_start, axis=1) * in_fold).sum(axis=1)
+    concordant = (plus * below).sum(axis=1)
+    return np.divide(concordant, pairs, out=np.full(len(w), 0.5), where=pairs > 0)
+
+
+# --- the work -------------------------------------------------------------------------------------
+
+View = tuple[int | None, Scored]  # the fold that the model has not seen, None: all are scored
+Told = dict[tuple[str, str], np.ndarray]  # (method, site of training) -> scores (k,)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """Cases of one phenotyping, and what is computed from them; arrays are (k,)."""
+
+    positive: np.ndarray
+    fold: np.ndarray
+    patients: np.ndarray
+    parts: Mapping[str, np.ndarray]
+    classifiers: Mapping[str, Classifier]
+    random_state: int
+
+    def collect(self, views: Iterator[View], folds: int) -> tuple[Told, str]:
+        """Scores of all cases, each by what has not seen its patient; the unsupervised's meaning.
+
+        A classifier trained at one site is tested at the others on the same held-out patients.
+        """
+        told: Told = {(UNSUPERVISED, ALL): np.zeros(self.fold.size)}
+        meaning = ""
+        for only, scored in views:
+            meaning = scored.meaning
+            for f in range(folds) if only is None else [only]:
+                here = self.fold == f
+                told[UNSUPERVISED, ALL][here] = scored.score[here]
+                for place, part in self.parts.items():
+                    self._train(told, place, part & ~here, here, scored.vectors)
+        return told, meaning
+
+    def _train(
+        self, told: Told, place: str, train: np.ndarray, test: np.ndarray, vectors: np.ndarray
+    ) -> None:
+        two = np.unique(self.positive[train]).size == 2  # else nothing is learned: equal scores
+        for name, make in self.classifiers.items():
+            scores = told.setdefault((name, place), np.zeros(self.fold.size))
+            if two and test.any():
+                fitted = make(self.random_state).fit(vectors[train], self.positive[train])
+                scores[test] = fitted.predict_proba(vectors[test])[:, 1]
+
+    def table(self, told: Told, folds: int, refit: bool) -> pd.DataFrame:
+        rows = []
+        for (method, place), score in told.items():
+            one_score = method == UNSUPERVISED and not refit
+            fold = np.zeros_like(self.fold) if one_score else self.fold
+            for test, part in self.parts.items():
+                auc, lo, hi = self._measure(score[part], fold[part], part)
+                rows.append(
+                    {
+                        "method": method,
+                        "site_train": place,
+                        "site_test": test,
+                        "auc": auc,
+                        "lo": lo,
+                        "hi": hi,
+                        "n_pos": int(self.positive[part].sum()),
+                        "n_neg": int((~self.positive[part]).sum()),
+                        "folds": 1 if one_score else folds,
+                    }
+                )
+        return pd.DataFrame(rows)
+
+    def _measure(
+        self, score: np.ndarray, fold: np.ndarray, part: np.ndarray
+    ) -> tuple[float, float, float]:
+        """AUC and its 95 % percentile interval over resampled patients."""
+        positive = self.positive[part]
+        patient = np.unique(self.patients[part], return_inverse=True)[1].ravel()
+        rng = np.random.default_rng(self.random_state)
+        number = int(patient.max()) + 1
+        chunk = max(1, CHUNK // number)
+        drawn = []
+        for start in range(0, BOOTSTRAPS, chunk):
+            b = min(chunk, BOOTSTRAPS - start)
+            picks = rng.integers(number, size=(b, number)) + number * np.arange(b)[:, None]
+            times = np.bincount(picks.ravel(), minlength=b * number).reshape(b, number)
+            drawn.append(fold_auc(score, positive, fold, times[:, patient]))
+        lo, hi = np.quantile(np.concatenate(drawn), [0.025, 0.975])
+        return float(fold_auc(score, positive, fold)[0]), float(lo), float(hi)
+
+
+def _views(
+    model: Any,
+    matrix: CodeMatrix,
+    target: str,
+    rows: np.ndarray,
+    fold: np.ndarray,
+    sites: np.ndarray | None,
+    score: str,
+    *,
+    refit: bool,
+) -> Iterator[View]:
+    """Scores and vectors of the cases: by the model, or for each fold by a copy that missed it."""
+    asked = CodeMatrix(matrix.Z[rows], matrix.codes)
+    if not refit:
+        yield None, target_score(model, asked, target, score=score)
+        return
+    if not isinstance(model, BaseEstimator):
+        raise ParameterError("refit needs an estimator that can be fitted again, such as Daniel.")
+    for f in np.unique(fold[rows]):
+        seen = fold != f
+        own = {} if sites is None else {"sites": sites[seen]}
+        fitted = clone(model).fit(CodeMatrix(matrix.Z[seen], matrix.codes), **own)
+        yield int(f), target_score(fitted, asked, target, score=score)
+
+
+def _large_sites(
+    chosen: Chosen, names: list[Any], site: np.ndarray, patients: np.ndarray, floor: int
+) -> tuple[Chosen, tuple[str, ...]]:
+    """Cases of the sites that have `floor` patients of either kind, and the other sites' names."""
+    small = []
+    for k in range(len(names)):
+        here = site[chosen.rows] == k
+        for kind in (chosen.positive, ~chosen.positive):
+            if np.unique(patients[chosen.rows[here & kind]]).size < floor:
+                small.append(k)
+                break
+    if len(small) == len(names):
+        raise InputError(
+            f"No site has {floor} patients with and {floor} without the target: too few to tell."
+        )
+    kept = ~np.isin(site[chosen.rows], small)
+    left_out = tuple(str(names[k]) for k in small)
+    return Chosen(chosen.rows[kept], chosen.positive[kept], chosen.rule), left_out

@@ -1,0 +1,105 @@
+"""What a model of any kind says of a target code in a record that does not show it."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import scipy.sparse as sp
+
+from daniel.checks import check_choice
+from daniel.errors import InputError
+from daniel.matrix import CodeMatrix, listed
+
+__all__ = ["Scored", "target_score"]
+
+SCORES = ("auto", "cosine", "inner")
+PROBABILITY = "probability of the target given the other codes"
+LOG_ODDS = "log-odds of the target given the other codes"
+OF_SUM = "of the target's vector with the sum of the record's vectors"
+
+
+@dataclass(frozen=True)
+class Scored:
+    """Records by one model: score (n,) of the target, what it means, and patient vectors (n, d)."""
+
+    score: np.ndarray
+    meaning: str
+    vectors: np.ndarray
+
+
+def target_score(model: Any, matrix: CodeMatrix, target: str, *, score: str = "auto") -> Scored:
+    """Unsupervised score of the target and patient vectors; the target is left out of both.
+
+    With `conditional_proba` (Daniel): P(target | the other codes), eq. (conditional_dist), and
+    `transform`.  With `theta_`: sum_k theta_kt x_k over x of ±1, the same up to a monotone
+    function.  With `embedding_` E alone: the cosine, or the inner product, of the target's row with
+    the record's sum of rows.  Vectors of the latter two: E_{-t}'z_{-t}; x of ±1 in place of z would
+    stretch and shift them all alike, which tells a classifier nothing.
+    """
+    check_choice("score", score, SCORES)
+    column = _column(model, matrix, target)
+    hidden = _without(matrix, matrix.codes.index(target))
+    if hasattr(model, "conditional_proba"):
+        probability = model.conditional_proba(hidden, [column])[:, 0]
+        return Scored(probability, PROBABILITY, model.transform(hidden))
+    E = np.asarray(model.embedding_, dtype=np.float64)
+    if not np.isfinite(E).all():
+        raise InputError("The embedding has values that are not finite: fit it again.")
+    Z = _in_order(model, hidden)
+    vectors = np.asarray(Z @ E)
+    if hasattr(model, "theta_") and score == "auto":
+        return Scored(Z @ np.asarray(model.theta_[:, column], dtype=np.float64), LOG_ODDS, vectors)
+    inner = vectors @ E[column]
+    if score == "inner":
+        return Scored(inner, f"inner product {OF_SUM}", vectors)
+    norm = np.linalg.norm(vectors, axis=1) * np.linalg.norm(E[column])
+    cosine = np.divide(inner, norm, out=np.zeros_like(inner), where=norm > 0)
+    return Scored(cosine, f"cosine {OF_SUM}", vectors)
+
+
+def _without(matrix: CodeMatrix, column: int) -> CodeMatrix:
+    """The same records with the column empty: what they say of the target cannot matter."""
+    kept = np.ones(matrix.shape[1], dtype=np.float32)
+    kept[column] = 0
+    Z = sp.csr_array(matrix.Z @ sp.diags_array(kept))
+    Z.eliminate_zeros()
+    return CodeMatrix(Z, matrix.codes)
+
+
+def _codes_of(model: Any) -> list[str] | None:
+    """The names of a model's codes in its own order, None if it has none."""
+    for name in ("feature_names_in_", "codes_", "codes"):
+        found = getattr(model, name, None)
+        if found is not None:
+            return [str(code) for code in found]
+    return None
+
+
+def _column(model: Any, matrix: CodeMatrix, target: str) -> int:
+    """Position of the target in the model, after a check that both have the same codes."""
+    names = _codes_of(model)
+    if names is None:
+        if not hasattr(model, "embedding_"):
+            raise InputError("The model has no embedding_: fit it first.")
+        if len(model.embedding_) != matrix.shape[1]:
+            raise InputError(
+                f"The model has {len(model.embedding_):,} codes and the records have "
+                f"{matrix.shape[1]:,}: give a model of the same study."
+            )
+        return matrix.codes.index(target)
+    strange = sorted(set(matrix.codes) ^ set(names))
+    if strange:
+        raise InputError(
+            "The model is of another study: it and the records do not share "
+            f"{len(strange):,} codes, such as {listed(strange[:2])}."
+        )
+    return names.index(target)
+
+
+def _in_order(model: Any, matrix: CodeMatrix) -> sp.csr_array:
+    """Records with the columns in the model's order."""
+    names = _codes_of(model)
+    if names is None or tuple(names) == matrix.codes:
+        return matrix.Z
+    position = {code: k for k, code in enumerate(matrix.codes)}
+    return sp.csr_array(matrix.Z[:, [position[name] for name in names]])

@@ -1,0 +1,260 @@
+"""Evaluations as sections: a paragraph, tables in words, figures; one function for each kind."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from daniel.evaluate.clusters import Clusters
+from daniel.evaluate.phenotype import ALL, UNSUPERVISED, Phenotyping
+from daniel.plots import code_network, p_text, survival_curves
+from daniel.report.figures import auc_intervals, svg
+from daniel.report.parts import Figure, Section, Table
+
+Descriptions = Mapping[str, str]
+
+RULES = {
+    "onset": "Positive records come after a patient's first diagnosis, negative ones are the same "
+    "patients' earliest records.",
+    "code": "Positive records hold the target, negative ones, as many, do not.",
+    "labels": "Positive and negative records are those that were labelled so.",
+}
+METHODS = {
+    UNSUPERVISED: "unsupervised: the model alone",
+    "tree": "decision tree on patient vectors",
+    "logistic": "logistic regression on patient vectors",
+    "boosting": "gradient boosting on patient vectors",
+}
+STRONGEST = 15  # edges in the table of a graph
+
+
+def relations_section(
+    cosine: pd.DataFrame, theta: pd.DataFrame | None = None, left_out: str = ""
+) -> Section:
+    """Known relations: tables of `relation_auc` by cosine and by theta; left_out: a sentence."""
+    scores = {"similarity": cosine} | ({} if theta is None else {"coupling θ": theta})
+    rows = [
+        {
+            "relation": relation,
+            "scored by": name,
+            "known pairs": int(row["n_pairs"]),
+            "AUC": row["auc"],
+            "95 % interval": _interval(row),
+            "found at 1 % false alarms": _percent(row["tpr_01"]),
+            "at 5 %": _percent(row["tpr_05"]),
+            "at 10 %": _percent(row["tpr_10"]),
+        }
+        for relation in cosine.index
+        for name, table in scores.items()
+        for row in [table.loc[relation]]
+    ]
+    best = cosine["auc"].idxmax()
+    return Section(
+        "Known relations",
+        "Pairs of codes that are known to belong together, from outside these data, are set "
+        "against random pairs of the same vocabularies. " + left_out,
+        [
+            Table(
+                pd.DataFrame(rows).set_index("relation"),
+                "AUC is the chance that a known pair scores above a random one: 0.5 is a guess, 1 "
+                "is perfect; the shares say how many known pairs are found while so few random "
+                "pairs are mistaken for one.",
+                "Known pairs against random pairs",
+            )
+        ],
+        [
+            Figure(
+                svg(auc_intervals(scores)),
+                "AUC of each relation with its 95 % interval; dotted: chance.",
+                f"AUC of {len(cosine)} relations; by similarity the best is {best} with "
+                f"{cosine['auc'].max():.2f}.",
+            )
+        ],
+    )
+
+
+def phenotype_section(found: Phenotyping, descriptions: Descriptions) -> Section:
+    """Phenotyping: all sites together, and from site to site where there are several."""
+    name = _named(found.target, descriptions)
+    table = found.table
+    whole = table[(table["site_train"] == ALL) & (table["site_test"] == ALL)].set_index("method")
+    whole = whole.rename(index=METHODS)
+    tables = [
+        Table(
+            pd.DataFrame(
+                {
+                    "AUC": whole["auc"],
+                    "95 % interval": [_interval(row) for _, row in whole.iterrows()],
+                    "positive records": whole["n_pos"],
+                    "negative records": whole["n_neg"],
+                }
+            ).rename_axis("told by"),
+            "AUC is the chance that a record with the diagnosis scores above one without; patient "
+            "vectors were tested on patients whom the classifier had not seen, and the interval "
+            "resamples patients.",
+            "All sites together",
+        ),
+        *_between_sites(table),
+    ]
+    left = f" Too few patients there, so left out: {', '.join(found.left_out)}."
+    return Section(
+        f"Phenotyping: {name}",
+        "Can records with this diagnosis be told by their other codes? The target itself is hidden "
+        f"from every record. {RULES.get(found.rule, '')} The unsupervised score is the "
+        f"{found.score}; the model may have learned from these very records."
+        + (left if found.left_out else ""),
+        tables,
+        [
+            Figure(
+                svg(auc_intervals({"all sites": whole})),
+                "AUC with its 95 % interval; dotted: chance.",
+                "; ".join(f"{m}: {auc:.2f}" for m, auc in whole["auc"].items()),
+            )
+        ],
+    )
+
+
+def _between_sites(table: pd.DataFrame) -> list[Table]:
+    sites = [site for site in table["site_test"].unique() if site != ALL]
+    if len(sites) < 2:
+        return []
+    alone = table[(table["method"] == UNSUPERVISED) & (table["site_test"] != ALL)]
+    tree = table[(table["method"] == "tree") & (table["site_test"] != ALL)]
+    grid = tree.pivot(index="site_train", columns="site_test", values="auc")
+    grid = grid.reindex(index=[*sites, ALL], columns=sites).rename(index={ALL: "all sites"})
+    grid.loc["the model alone"] = alone.set_index("site_test")["auc"].reindex(sites)
+    return [
+        Table(
+            grid.rename_axis(index="trained at", columns=None),
+            "AUC of the decision tree by the site that trained it (rows) and the site of the "
+            "records it is tested on (columns); the model alone needs no training for the target.",
+            "From site to site",
+        )
+    ]
+
+
+def clusters_section(
+    found: Clusters, descriptions: Descriptions, *, outcome: str = "outcome"
+) -> Section:
+    """Clusters of patients: survival curves, sizes and medians, and what sets each apart."""
+    name = _named(found.target, descriptions)
+    chosen = "" if found.silhouette.empty else " Their number was chosen by the silhouette."
+    medians = found.medians.set_index("cluster")
+    sizes = found.sizes.set_index("cluster").join(medians)
+    sizes = pd.DataFrame(
+        {
+            "patients": [_count(n) for n in sizes["patients"]],
+            f"with {outcome}": [_count(n) for n in sizes["events"]],
+            "median, days": [_days(v) for v in sizes["median"]],
+            "95 % interval": [_span(*v) for v in sizes[["lo", "hi"]].itertuples(index=False)],
+        },
+        index=sizes.index,
+    )
+    codes = found.top_codes
+    codes = pd.DataFrame(
+        {
+            "code": [_named(code, descriptions) for code in codes["code"]],
+            "in the cluster": [_percent(v) for v in codes["inside"]],
+            "in the others": [_percent(v) for v in codes["outside"]],
+        },
+        index=pd.Index(codes["cluster"], name="cluster"),
+    )
+    return Section(
+        f"Clusters: {name}",
+        "Patients are grouped by the other codes of their first record with this diagnosis; the "
+        f"outcome has no part in the grouping.{chosen} Time runs from that record. Log-rank test "
+        f"among {len(medians)} clusters: {p_text(found.p_value)}. "
+        f"Nothing is shown of fewer than {found.floor} patients, so curves end early and move in "
+        "coarse steps.",
+        [
+            Table(
+                sizes,
+                "The median is the time by which half of the cluster had the outcome; “not "
+                "reached” means that fewer did while enough patients were followed.",
+                "Size and outcome",
+            ),
+            Table(
+                codes,
+                "Shares of patients with a code in their first record with the diagnosis, for the "
+                "codes whose share differs most from that of the other clusters.",
+                "What sets each cluster apart",
+            ),
+        ],
+        [
+            Figure(
+                svg(survival_curves(found.curves, p_value=found.p_value, outcome=outcome)),
+                f"Share of patients without {outcome} over time (Kaplan-Meier), with 95 % bands; "
+                "ticks mark patients who were last seen then. Below: patients still followed.",
+                f"Survival curves of {len(medians)} clusters; medians in days: "
+                + ", ".join(_days(v) for v in medians["median"])
+                + f"; log-rank {p_text(found.p_value)}.",
+            )
+        ],
+    )
+
+
+def graph_section(graph: Any, title: str, text: str) -> Section:
+    """A knowledge graph of `code_graph`, and its strongest edges as a table."""
+    edges = sorted(graph.edges(data="weight"), key=lambda edge: (-edge[2], edge[:2]))
+    label = {code: _joined(code, about["label"]) for code, about in graph.nodes(data=True)}
+    rows = pd.DataFrame(
+        [(label[a], label[b], weight) for a, b, weight in edges[:STRONGEST]],
+        columns=["code", "and code", "θ"],
+    )
+    share = 100 * (1 - graph.graph["quantile"])
+    whose = "all pairs of codes" if graph.graph["quantile_of"] == "model" else "the pairs drawn"
+    tables = [] if rows.empty else [Table(rows, _THETA, "Strongest edges")]
+    return Section(
+        title,
+        f"{text} An edge stands between two codes whose coupling θ is above "
+        f"{graph.graph['threshold']:.2f}: the strongest {share:.3g} % of {whose}.",
+        tables,
+        [
+            Figure(
+                svg(code_network(graph)),
+                "Wider line: larger θ. Larger mark: more frequent code. Colour and shape: "
+                "vocabulary.",
+                f"A graph of {graph.number_of_nodes()} codes and {graph.number_of_edges()} edges.",
+            )
+        ],
+    )
+
+
+_THETA = (
+    "θ says how much one code raises the odds of the other in the same record, all other codes "
+    "being the same: they are multiplied by e to the power 4θ."
+)
+
+
+# --- words ----------------------------------------------------------------------------------------
+
+
+def _named(code: str, descriptions: Descriptions) -> str:
+    return _joined(code, descriptions.get(code) or code)
+
+
+def _joined(code: str, label: str) -> str:
+    return code if label == code else f"{label} ({code})"
+
+
+def _interval(row: pd.Series) -> str:
+    return f"{row['lo']:.3f} to {row['hi']:.3f}"
+
+
+def _count(n: int | str) -> str:
+    return n if isinstance(n, str) else f"{n:,}"
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"
+
+
+def _days(time: float) -> str:
+    if pd.isna(time):
+        return "not shown"
+    return f"{time:,.0f}" if np.isfinite(time) else "not reached"
+
+
+def _span(lo: float, hi: float) -> str:
+    return "not shown" if pd.isna(lo) else f"{_days(lo)} to {_days(hi)}"

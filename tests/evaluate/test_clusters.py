@@ -1,0 +1,247 @@
+"""Clusters of patients: planted groups come back, chance does not, and few are never described."""
+
+from dataclasses import fields, replace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+from scipy.stats import kstest
+
+from daniel.data.outcomes import first_records
+from daniel.errors import InputError, ParameterError
+from daniel.estimator import Daniel
+from daniel.evaluate import clusters
+from daniel.evaluate.clusters import cluster_patients, records_for
+from daniel.evaluate.survival import kaplan_meier, logrank, released
+from daniel.matrix import CodeMatrix
+
+TARGET = "PheCode:290.1"
+CODES = (TARGET, *(f"PheCode:{100 + j}" for j in range(10)), *(f"RxNorm:{j}" for j in range(10)))
+PATIENTS = 400
+
+
+def records(rng, groups):
+    """Two records a patient, the target in the second; group g has the codes of its vocabulary."""
+    n = groups.size
+    rates = np.full((2, 21), 0.1)
+    rates[0, 1:11] = rates[1, 11:] = 0.7
+    Z = rng.random((2 * n, 21)) < rates[np.repeat(groups, 2)]
+    Z[:, 0] = np.tile([False, True], n)
+    return CodeMatrix(
+        sp.csr_array(Z.astype(np.float32)),
+        CODES,
+        np.repeat(rng.permutation(10**6)[:n], 2),
+        np.tile([3, 4], n),
+    )
+
+
+def follow_up(rng, hazard, patients):
+    time = np.ceil(rng.exponential(700 / hazard))
+    last = np.ceil(rng.uniform(100, 2000, time.size))
+    event = (time <= last).astype(int)
+    return pd.DataFrame({"patient": patients, "time": np.minimum(time, last), "event": event})
+
+
+@pytest.fixture(scope="module")
+def cohort():
+    rng = np.random.default_rng(0)
+    groups = np.repeat([0, 1], [250, 150])
+    matrix = records(rng, groups)
+    model = Daniel(random_state=0).fit(matrix)
+    patients = matrix.patients[::2]
+    return model, matrix, pd.Series(groups, index=patients)
+
+
+def planted(cohort, seed=0, ratio=3.0):
+    groups = cohort[2]
+    rng = np.random.default_rng(seed)
+    return follow_up(rng, np.where(groups == 1, ratio, 1.0), groups.index.to_numpy())
+
+
+@pytest.fixture(scope="module")
+def found(cohort):
+    return cluster_patients(cohort[0], cohort[1], TARGET, planted(cohort))
+
+
+def test_planted_groups_come_back(cohort, found):
+    truth = cohort[2].loc[found.labels.index]
+    assert found.k == 2
+    assert (found.labels == truth + 1).mean() > 0.97  # the larger one is number 1
+    assert found.p_value < 1e-4
+    assert found.silhouette["k"].tolist() == list(range(2, 9))
+    assert found.silhouette["silhouette"].idxmax() == 0
+
+
+def test_every_number_agrees_with_the_labels(cohort, found):
+    table = planted(cohort).set_index("patient").loc[found.labels.index]
+    test = logrank(table["time"], table["event"], found.labels)
+    assert (found.chi2, found.p_value) == (test.chi2, test.p_value)
+    for c in (1, 2):
+        own = table[found.labels == c]
+        size = found.sizes.set_index("cluster").loc[c]
+        assert (size["patients"], size["events"]) == (len(own), own["event"].sum())
+        curve = found.curves[found.curves["cluster"] == c].drop(columns="cluster")
+        expected = released(kaplan_meier(own["time"], own["event"]))
+        pd.testing.assert_frame_equal(curve.reset_index(drop=True), expected)
+        median = found.medians.set_index("cluster").loc[c, "median"]
+        below = curve.loc[curve["survival"] <= 0.5, "time"]
+        assert median == (below.min() if len(below) else np.inf)
+
+
+def test_top_codes_are_shares_of_patients(cohort, found):
+    matrix = cohort[1]
+    Z = pd.DataFrame(matrix.Z.toarray()[1::2], index=matrix.patients[::2], columns=CODES)
+    Z = Z.loc[found.labels.index]
+    for c in (1, 2):
+        top = found.top_codes[found.top_codes["cluster"] == c]
+        assert len(top) == 10 and TARGET not in set(top["code"])
+        assert (top["difference"].abs().diff().dropna() <= 0).all()
+        for row in top.itertuples():
+            assert row.inside == pytest.approx(Z.loc[found.labels == c, row.code].mean())
+            assert row.outside == pytest.approx(Z.loc[found.labels != c, row.code].mean())
+    own = found.top_codes[(found.top_codes["cluster"] == 2) & (found.top_codes["difference"] > 0)]
+    assert own["code"].str.startswith("RxNorm").all() and len(own) >= 3
+
+
+def test_an_independent_outcome_gives_uniform_p(cohort):
+    model, matrix, _ = cohort
+    p = [
+        cluster_patients(model, matrix, TARGET, planted(cohort, seed, ratio=1.0), k=2).p_value
+        for seed in range(40)
+    ]
+    assert kstest(p, "uniform").pvalue > 0.01
+    assert min(p) > 1e-4
+
+
+def test_the_targets_own_value_and_the_outcome_have_no_part(cohort, found):
+    """A column blanked for everyone changes no distance between patients."""
+    model, matrix, _ = cohort
+    again = cluster_patients(model, matrix, TARGET, planted(cohort, 1), k=2)
+    pd.testing.assert_series_equal(again.labels, found.labels)
+    leaky = matrix.Z.toarray()
+    leaky[1::2, 20] = planted(cohort)["event"]  # RxNorm:9 now tells the outcome
+    told = replace(matrix, Z=sp.csr_array(leaky))
+    kept = cluster_patients(model, told, TARGET, planted(cohort), k=2, without=["RxNorm:9"])
+    clean = cluster_patients(model, matrix, TARGET, planted(cohort), k=2, without=["RxNorm:9"])
+    pd.testing.assert_series_equal(kept.labels, clean.labels)
+    assert "RxNorm:9" not in set(kept.top_codes["code"])
+
+
+def test_the_same_seed_gives_the_same_answer_in_any_order(cohort, found):
+    model, matrix, _ = cohort
+    order = np.random.default_rng(5).permutation(matrix.shape[0])
+    shuffled = CodeMatrix(matrix.Z[order], CODES, matrix.patients[order], matrix.windows[order])
+    again = cluster_patients(
+        model, shuffled, TARGET, planted(cohort).sample(frac=1, random_state=1)
+    )
+    for field in fields(found):
+        one, two = getattr(found, field.name), getattr(again, field.name)
+        if isinstance(one, pd.DataFrame):
+            pd.testing.assert_frame_equal(one, two)
+        elif isinstance(one, pd.Series):
+            pd.testing.assert_series_equal(one, two)
+        else:
+            assert one == two, field.name
+
+
+def test_a_cluster_of_few_is_not_described(cohort, monkeypatch):
+    """Seven patients stand apart: their number, curve, codes and outcome are nowhere."""
+    drawn = np.repeat([3, 1, 2], [7, 240, PATIENTS - 247])
+    monkeypatch.setattr(clusters, "_k_means", lambda *_: drawn)
+    found = cluster_patients(cohort[0], cohort[1], TARGET, planted(cohort), k=3)
+    assert found.sizes["patients"].tolist()[2:] == ["<11"]
+    assert found.sizes["events"].tolist()[2:] == ["<11"]
+    for table in (found.curves, found.medians, found.top_codes):
+        assert set(table["cluster"]) == {1, 2}
+    large = found.labels[found.labels < 3].index
+    table = planted(cohort).set_index("patient").loc[large]
+    assert found.p_value == logrank(table["time"], table["event"], found.labels[large]).p_value
+    assert "7" not in found.sizes.iloc[2].astype(str).tolist()
+
+
+def test_shares_tell_no_small_number(cohort):
+    """A code of three patients here, or one that three lack, is told as of ten."""
+    model, matrix, groups = cohort
+    Z = matrix.Z.toarray()
+    second = Z[1::2]
+    second[:, 20] = groups == 1
+    second[np.flatnonzero(groups == 0)[:3], 20] = 1
+    second[np.flatnonzero(groups == 1)[:3], 20] = 0
+    found = cluster_patients(
+        model, replace(matrix, Z=sp.csr_array(Z)), TARGET, planted(cohort), k=2
+    )
+    n = found.sizes.set_index("cluster")["patients"]
+    row = found.top_codes.set_index(["cluster", "code"]).loc[(1, "RxNorm:9")]
+    assert row["inside"] == pytest.approx(10 / n[1])
+    assert row["outside"] == pytest.approx(1 - 10 / n[2])
+
+
+def test_patients_without_a_time_are_counted_and_guarded(cohort):
+    model, matrix, _ = cohort
+    table = planted(cohort)
+    for missing, told in ((5, "<11"), (40, 40)):
+        found = cluster_patients(model, matrix, TARGET, table.iloc[missing:], k=2)
+        assert found.without_outcome == told
+        assert len(found.labels) == PATIENTS - missing
+
+
+def test_nearly_everyone_with_the_outcome_is_told_as_a_bound(cohort):
+    table = planted(cohort).assign(event=1)
+    table.loc[table.index[:3], "event"] = 0  # three of the larger group
+    found = cluster_patients(cohort[0], cohort[1], TARGET, table, k=2)
+    n = found.sizes["patients"][0]
+    assert found.sizes["events"][0] == f">{n - 11}"
+
+
+def test_the_first_record_with_the_target_counts():
+    Z = sp.csr_array(np.array([[1, 0], [0, 1], [1, 1], [1, 0]], dtype=np.float32))
+    matrix = CodeMatrix(Z, ("a", "b"), np.array([9, 9, 9, 4]), np.array([5, 1, 2, 0]))
+    patients, rows = first_records(matrix, "a")
+    assert (patients.tolist(), rows.tolist()) == ([4, 9], [3, 2])
+
+
+def test_a_model_may_have_dropped_codes(cohort):
+    model, matrix, _ = cohort
+    wider = CodeMatrix(
+        sp.hstack([matrix.Z, matrix.Z[:, [3]]], format="csr"), (*CODES, "CCS:1"), matrix.patients
+    )
+    same = records_for(model, wider)
+    assert same.codes == CODES and (same.Z != matrix.Z).nnz == 0
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "says"),
+    [
+        ({"target": "PheCode:9"}, InputError, "no code 'PheCode:9'"),
+        ({"k": 1}, ParameterError, "k is 1"),
+        ({"k": 50}, ParameterError, "k is 50"),
+        ({"survival": lambda t: t.assign(event=0)}, InputError, "Nobody with the target"),
+        ({"survival": lambda t: t.assign(patient=t["patient"] + 10**7)}, InputError, "pseudonyms"),
+        ({"survival": lambda t: t.head(15)}, InputError, "Fewer than 22"),
+        ({"matrix": lambda m: replace(m, patients=None)}, InputError, "no patients and windows"),
+        ({"matrix": lambda m: replace(m, codes=(*CODES[:20], "X:1"))}, InputError, "another study"),
+        ({"matrix": lambda m: replace(m, Z=m.Z * 0 + twins(m))}, InputError, "only 2 of 3"),
+    ],
+)
+def test_bad_input_is_one_sentence(cohort, change, error, says):
+    model, matrix, _ = cohort
+    call = {"target": TARGET, "survival": planted(cohort), "matrix": matrix, "k": 2} | {
+        name: value for name, value in change.items() if not callable(value)
+    }
+    for name, value in change.items():
+        if callable(value):
+            call[name] = value(call[name])
+    if "only 2" in says:
+        call["k"] = 3
+    with pytest.raises(error, match=says) as raised:
+        cluster_patients(model, **call)
+    assert str(raised.value).count(". ") == 0
+
+
+def twins(matrix):
+    """Only two different records with the target."""
+    Z = np.zeros(matrix.shape, dtype=np.float32)
+    Z[1::2, 0] = 1
+    Z[1::4, 1:6] = 1
+    return sp.csr_array(Z)

@@ -1,0 +1,168 @@
+"""The comparison table: known numbers in, the right cells, leaders and sentences out."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse as sp
+
+from daniel import CodeMatrix, Daniel
+from daniel.errors import InputError
+from daniel.evaluate.compare import (
+    Comparison,
+    Entry,
+    comparison,
+    phenotype_rows,
+    relation_rows,
+    sites_alone,
+)
+from daniel.evaluate.phenotype import phenotype
+from daniel.evaluate.relations import relation_auc
+from daniel.evaluate.rivals import PPMISVD
+
+CODES = tuple(f"A:{j}" for j in range(12))
+GROUPS = np.repeat(np.arange(4), 3)
+
+
+@pytest.fixture(scope="module")
+def matrix():
+    """600 records of 300 patients: one of four groups of codes each, with a little noise."""
+    rng = np.random.default_rng(0)
+    group = rng.integers(4, size=600)
+    chance = np.where(group[:, None] == GROUPS, 0.7, 0.08)
+    Z = (rng.random(chance.shape) < chance).astype(np.float32)
+    return CodeMatrix(sp.csr_array(Z), CODES, np.repeat(np.arange(300), 2))
+
+
+@pytest.fixture(scope="module")
+def pairs():
+    i, j = np.where(np.triu(GROUPS[:, None] == GROUPS, 1))
+    names = np.array(CODES)
+    return pd.DataFrame({"code1": names[i], "code2": names[j], "relation": "similar"})
+
+
+@pytest.fixture(scope="module")
+def model(matrix):
+    return Daniel(random_state=0).fit(matrix)
+
+
+def table(rows):
+    columns = ["method", "setting", "column", "auc"]
+    return Comparison(pd.DataFrame(rows, columns=columns).assign(n=9, lo=0.0, hi=1.0))
+
+
+FOUND = table(
+    [
+        ("ours", "", "r", 0.8),
+        ("ours", "", "s", 0.7),
+        ("rival", "d=1", "r", 0.6),
+        ("rival", "d=2", "r", 0.7),
+        ("rival", "d=1", "s", 0.75),
+        ("rival", "d=2", "s", 0.7),
+        ("text", "", "r", 0.5),
+    ]
+)
+
+
+def test_a_method_shows_its_best_setting_in_each_column():
+    best = FOUND.best().set_index(["method", "column"])["setting"]
+    assert best["rival", "r"] == "d=2"
+    assert best["rival", "s"] == "d=1"
+    expected = pd.DataFrame(
+        {"r": [0.8, 0.7, 0.5], "s": [0.7, 0.75, np.nan]}, index=["ours", "rival", "text"]
+    )
+    pd.testing.assert_frame_equal(FOUND.wide(), expected, check_names=False)
+
+
+def test_margins_name_the_best_other_method():
+    margins = FOUND.margins("ours")
+    assert margins["rival"].to_dict() == {"r": "rival", "s": "rival"}
+    np.testing.assert_allclose(margins["margin"], [0.1, -0.05])
+    with pytest.raises(InputError, match="no method 'nobody'"):
+        FOUND.margins("nobody")
+
+
+def test_the_statement_says_where_and_by_how_much():
+    assert FOUND.statement("ours") == (
+        "ours is first in 1 of 2 columns; not in s (0.700, 0.050 behind rival)."
+    )
+    alone = table([("ours", "", "r", 0.8), ("rival", "", "r", 0.7)])
+    assert alone.statement("ours") == "ours is first in 1 of 1 columns."
+
+
+def test_markdown_marks_the_leader_of_each_column():
+    lines = FOUND.markdown("ours").splitlines()
+    assert lines[0] == "| method | r | s |"
+    assert lines[2:5] == [
+        "| ours | **0.800** | 0.700 |",
+        "| rival | 0.700 | **0.750** |",
+        "| text | 0.500 | – |",
+    ]
+    assert lines[6] == FOUND.statement("ours")
+
+
+def test_relations_are_those_of_relation_auc(matrix, pairs, model):
+    found = relation_rows(Entry("Daniel", model), CODES, pairs, draws=5).iloc[0]
+    expected = relation_auc(model.embedding_, CODES, pairs, draws=5).iloc[0]
+    assert (found["auc"], found["lo"], found["n"]) == tuple(expected[["auc", "lo", "n_pairs"]])
+    assert found["setting"] == ""
+
+
+def test_couplings_of_a_rival_are_scored_too(pairs):
+    """Vectors that say nothing and couplings that say all: only the latter find the pairs."""
+    blind = SimpleNamespace(
+        embedding_=np.ones((12, 2)), theta_=(GROUPS[:, None] == GROUPS).astype(float)
+    )
+    rows = relation_rows(Entry("rival", blind, "d=2"), CODES, pairs).set_index("setting")
+    assert rows.loc["d=2, cosine", "auc"] == 0.5
+    assert rows.loc["d=2, theta", "auc"] == 1.0
+
+
+def test_phenotyping_is_that_of_phenotype(matrix, model):
+    options = {"folds": 3, "random_state": 1}
+    found = phenotype_rows(Entry("Daniel", model), matrix, "A:0", name="it", **options)
+    expected = phenotype(model, matrix, "A:0", **options)
+    by_column = found.set_index("column")["auc"]
+    assert list(by_column.index) == ["it unsupervised", "it tree", "it logistic"]
+    assert by_column["it unsupervised"] == expected.auc()
+    assert by_column["it tree"] == expected.auc("tree")
+
+
+def test_a_plain_embedding_has_two_unsupervised_scores(matrix):
+    rival = PPMISVD(4).fit(matrix)
+    found = phenotype_rows(Entry("PPMI", rival, "d=4"), matrix, "A:0", folds=3)
+    scores = found[found["column"] == "unsupervised"].set_index("setting")["auc"]
+    for way in ("cosine", "inner"):
+        expected = phenotype(rival, matrix, "A:0", folds=3, score=way, classifiers={}).auc()
+        assert scores[f"d=4, {way}"] == expected
+    assert (found["column"] == "tree").sum() == 1
+
+
+def test_one_table_of_everything(matrix, pairs, model):
+    rng = np.random.default_rng(0)
+    entries = [
+        Entry("Daniel", model),
+        Entry("random", SimpleNamespace(embedding_=rng.standard_normal((12, 3))), "a"),
+        Entry("random", SimpleNamespace(embedding_=rng.standard_normal((12, 3))), "b"),
+    ]
+    found = comparison(entries, matrix, pairs, target="A:0", folds=3)
+    wide = found.wide()
+    assert list(wide.columns) == ["similar", "unsupervised", "tree", "logistic"]
+    assert wide.loc["Daniel", "similar"] > 0.95
+    assert (found.margins("Daniel")["margin"][["similar", "unsupervised"]] > 0).all()
+
+
+def test_nothing_to_compare_is_said(matrix, pairs, model):
+    with pytest.raises(InputError, match="give known pairs, a target, or both"):
+        comparison([Entry("Daniel", model)], matrix)
+    with pytest.raises(InputError, match="No method was given"):
+        comparison([], matrix, pairs)
+
+
+def test_sites_alone_see_their_own_records(matrix):
+    sites = np.repeat(["south", "north"], [200, 400])
+    found = sites_alone(PPMISVD(3), matrix, sites)
+    assert list(found) == ["north", "south"]  # largest first
+    own = PPMISVD(3).fit(CodeMatrix(matrix.Z[:200], CODES))
+    np.testing.assert_allclose(found["south"].embedding_, own.embedding_)

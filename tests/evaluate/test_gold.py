@@ -1,0 +1,242 @@
+"""Known pairs: every source against a plain loop over the same rules."""
+
+from itertools import combinations
+
+import pandas as pd
+import pytest
+
+from benchmarks import problems
+from daniel.errors import FormatError, InputError, ParameterError
+from daniel.evaluate.gold import (
+    phecode_pairs,
+    read_pairs,
+    rxnorm_atc_pairs,
+    split_known,
+    umls_pairs,
+)
+
+PAIRS = pd.DataFrame(
+    [
+        ("PheCode:290.1", "RXNORM:1", "treats"),
+        ("RXNORM:1", "PheCode:290.1", "treats"),
+        ("PheCode:290.1", "PheCode:290.1", "similar"),
+        ("PheCode:290.1", "PheCode:250", "similar"),
+    ],
+    columns=["code1", "code2", "relation"],
+)
+PHECODES = ["008", "008.5", "008.51", "008.52", "008.6", "290", "290.1", "290.11", "290.3", "291.1"]
+CODES = [f"PheCode:{number}" for number in PHECODES] + ["RXNORM:290.1", "CCS:8"]
+
+
+def found(pairs):
+    assert (pairs["code1"] < pairs["code2"]).all()
+    assert not pairs.duplicated().any()
+    return set(pairs.itertuples(index=False, name=None))
+
+
+def write(table, path):
+    if path.suffix == ".parquet":
+        table.to_parquet(path)
+    else:
+        table.to_csv(path, sep="\t" if ".tsv" in path.name else ",", index=False)
+    return path
+
+
+@pytest.mark.parametrize("name", ["p.tsv", "p.csv", "p.csv.gz", "p.parquet"])
+def test_a_pairs_file_is_read_without_order_repeats_and_self_pairs(tmp_path, name):
+    table = PAIRS.assign(source="book")
+    assert found(read_pairs(write(table, tmp_path / name))) == {
+        ("PheCode:290.1", "RXNORM:1", "treats"),
+        ("PheCode:250", "PheCode:290.1", "similar"),
+    }
+
+
+def test_a_wrong_pairs_file_is_named(tmp_path):
+    with pytest.raises(InputError, match="There is no file"):
+        read_pairs(tmp_path / "none.csv")
+    with pytest.raises(InputError, match=r"no column 'relation'.*code1"):
+        read_pairs(write(PAIRS.drop(columns="relation"), tmp_path / "a.csv"))
+    with pytest.raises(InputError, match="rows without a code"):
+        read_pairs(write(PAIRS.assign(code2=[None, "a", "b", "c"]), tmp_path / "b.parquet"))
+    with pytest.raises(InputError, match="no pair of two different"):
+        read_pairs(write(PAIRS.iloc[2:3], tmp_path / "c.tsv"))
+    with pytest.raises(InputError, match=r"expected .tsv"):
+        read_pairs(tmp_path / "pairs.xlsx")
+    (tmp_path / "d.parquet").write_text("not parquet")
+    with pytest.raises(FormatError, match="cannot be read"):
+        read_pairs(tmp_path / "d.parquet")
+
+
+def test_unknown_codes_are_counted_and_ten_are_named():
+    many = [(f"X:{k:02d}", "PheCode:290.1", "similar") for k in range(15)]
+    pairs = pd.concat([PAIRS[3:], pd.DataFrame(many, columns=PAIRS.columns)])
+    inside, unknown = split_known(pairs, ["PheCode:290.1", "PheCode:250"])
+    assert found(inside.iloc[:, [1, 0, 2]].set_axis(PAIRS.columns, axis=1)) == {
+        ("PheCode:250", "PheCode:290.1", "similar")
+    }
+    assert (unknown.pairs, len(unknown)) == (15, 15)
+    assert "15 of 16 known pairs" in str(unknown)
+    assert "X:09 and 5 more" in str(unknown)
+    assert "X:10" not in str(unknown)
+    _, nothing = split_known(PAIRS, ["PheCode:290.1", "PheCode:250", "RXNORM:1"])
+    assert not nothing
+    assert "Every known pair" in str(nothing)
+
+
+def test_phecodes_pair_with_parent_and_siblings():
+    numbers = set(PHECODES)
+
+    def parent(number):
+        whole, _, rest = number.partition(".")
+        return None if not rest else f"{whole}.{rest[:-1]}" if rest[:-1] else whole
+
+    expected = {
+        tuple(sorted((f"PheCode:{a}", f"PheCode:{b}")))
+        for a, b in combinations(numbers, 2)
+        if parent(a) == b or parent(b) == a or (parent(a) and parent(a) == parent(b))
+    }
+    assert {pair[:2] for pair in found(phecode_pairs(CODES))} == expected
+    assert ("PheCode:008.51", "PheCode:008.52") in expected
+    assert ("PheCode:008", "PheCode:008.51") not in expected
+
+
+def test_a_parent_that_the_table_lacks_is_passed_over():
+    table = pd.DataFrame({"phecode": ["290", "290.11", "290.3", "8", "008.51"]})
+    codes = ["PheCode:290.11", "PheCode:290.3", "PheCode:8.51", "PheCode:008"]
+    assert {pair[:2] for pair in found(phecode_pairs(codes, table))} == {
+        ("PheCode:290.11", "PheCode:290.3"),  # 290.1 is missing: both are sons of 290
+        ("PheCode:008", "PheCode:8.51"),
+    }
+
+
+def test_a_family_is_all_codes_of_one_number():
+    family = {pair[:2] for pair in found(phecode_pairs(CODES, family=True))}
+    expected = {
+        tuple(sorted((f"PheCode:{a}", f"PheCode:{b}")))
+        for a, b in combinations(PHECODES, 2)
+        if a.partition(".")[0] == b.partition(".")[0]
+    }
+    assert family == expected
+
+
+ATC = pd.DataFrame(
+    {
+        "atc_code": ["C07", "C07AA", "C07AA03", "C07AA05", "C07AB02", "S01ED51", "S01ED05"],
+        "atc_name": ["beta", "beta", "Pindolol", "propranolol", "metoprolol", "pindolol", "x"],
+    }
+)
+DRUGS = {"RxNorm:1": "pindolol", "RxNorm:2": "Propranolol", "RxNorm:3": "metoprolol"}
+
+
+def test_drugs_of_one_atc_class_pair():
+    codes = [*DRUGS, "RxNorm:4", "PheCode:1"]
+    one = {("RxNorm:1", "RxNorm:2", "RxNorm similar")}
+    assert found(rxnorm_atc_pairs(codes, ATC, DRUGS)) == one
+    assert len(found(rxnorm_atc_pairs(codes, ATC, DRUGS, level=3))) == 3
+    by_code = pd.DataFrame({"code": list(DRUGS), "atc_code": ["C07AA03", "C07AA05", "C07AB02"]})
+    assert found(rxnorm_atc_pairs(codes, by_code)) == one
+    with pytest.raises(InputError, match="names"):
+        rxnorm_atc_pairs(codes, ATC)
+    with pytest.raises(ParameterError, match="level"):
+        rxnorm_atc_pairs(codes, ATC, DRUGS, level=5)
+
+
+def rrf(path, width, rows):
+    """A file of the Rich Release Format from {position: value} rows."""
+    lines = ("|".join(row.get(k, "") for k in range(width)) + "|\n" for row in rows)
+    path.write_text("".join(lines), encoding="utf-8")
+    return path
+
+
+def relation(one, rela, two, suppress="N"):
+    return {0: one, 3: "RO", 4: two, 7: rela, 10: "SRC", 14: suppress}
+
+
+@pytest.fixture
+def umls(tmp_path):
+    """Made-up concepts C1 to C6 and their relations; a quotation mark must not eat a line."""
+    atoms = [
+        ("C1", "RXNORM", "11", 'a "drug'),
+        ("C2", "RXNORM", "12", "b"),
+        ("C3", "ICD10CM", "F00", "c"),
+        ("C3", "SNOMEDCT_US", "77", "c"),
+        ("C4", "ICD10CM", "F01", "d"),
+        ("C5", "RXNORM", "13", "old"),
+    ]
+    rows = [
+        {0: cui, 11: sab, 13: code, 14: name, 16: "O" if name == "old" else "N"}
+        for cui, sab, code, name in atoms
+    ]
+    relations = [
+        relation("C1", "related_to", "C2"),
+        relation("C2", "related_to", "C1"),
+        relation("C1", "classifies", "C3"),
+        relation("C4", "mapped_from", "C3"),
+        relation("C1", "isa", "C2"),
+        relation("C1", "mapped_to", "C2", suppress="Y"),
+        relation("C5", "related_to", "C1"),
+        relation("C9", "related_to", "C1"),
+        relation("C6", "related_to", "C2"),
+    ]
+    return rrf(tmp_path / "MRREL.RRF", 16, relations), rrf(tmp_path / "MRCONSO.RRF", 18, rows)
+
+
+def test_umls_relations_come_to_codes(umls):
+    mrrel, mrconso = umls
+    codes = ["RxNorm:11", "RxNorm:12", "RxNorm:13", "PheCode:290.1", "PheCode:290.2", "CCS:9"]
+    drugs = {("RxNorm:11", "RxNorm:12", "related to")}
+    assert found(umls_pairs(codes, mrrel, mrconso)) == drugs
+    through = pd.DataFrame(
+        {
+            "source": ["ICD10CM:F00", "ICD10CM:F01", "ICD10CM:F01"],
+            "target": ["PheCode:290.1", "PheCode:290.2", "PheCode:999"],
+        }
+    )
+    assert found(umls_pairs(codes, mrrel, mrconso, through=through)) == drugs | {
+        ("PheCode:290.1", "RxNorm:11", "classifies"),
+        ("PheCode:290.1", "PheCode:290.2", "mapped to"),
+    }
+    cuis = pd.DataFrame({"code": ["CCS:9", "RxNorm:12"], "cui": ["C6", "C2"]})
+    assert found(umls_pairs(codes, mrrel, cuis=cuis)) == {("CCS:9", "RxNorm:12", "related to")}
+    only = {"is a": ("isa",)}
+    assert found(umls_pairs(codes, mrrel, mrconso, relations=only)) == {
+        ("RxNorm:11", "RxNorm:12", "is a")
+    }
+
+
+def test_wrong_umls_input_is_named(umls, tmp_path):
+    mrrel, mrconso = umls
+    with pytest.raises(ParameterError, match="Neither mrconso nor cuis"):
+        umls_pairs(["RxNorm:11"], mrrel)
+    with pytest.raises(InputError, match="No code of the study"):
+        umls_pairs(["PheCode:290.1"], mrrel, mrconso)
+    with pytest.raises(InputError, match="There is no file"):
+        umls_pairs(["RxNorm:11"], tmp_path / "none.RRF", mrconso)
+    with pytest.raises(FormatError, match="16 fields"):
+        umls_pairs(["RxNorm:11"], mrconso, mrconso)
+
+
+@pytest.mark.skipif(not problems.available(), reason="the data folder is not there")
+def test_hierarchies_hold_the_reference_pairs_of_the_paper_s_authors():
+    root = problems.data_root()
+    known = pd.read_csv(root / "gold/keser/known_pairs.csv.gz", usecols=[0, 1, 6, 7])
+    known = known[known["type"] == "similarity"]
+
+    def reference(kind):
+        rows = known[known["pair"] == kind]
+        return {tuple(sorted(pair)) for pair in zip(rows["code1"], rows["code2"], strict=True)}
+
+    theirs = reference("PheCode-PheCode")
+    codes = sorted({code for pair in theirs for code in pair})
+    table = root / "vocab/phecode/phecode_definitions1.2.csv"
+    ours = {pair[:2] for pair in found(phecode_pairs(codes, table, family=True))}
+    assert theirs <= ours
+    near = {pair[:2] for pair in found(phecode_pairs(codes, table))}
+    assert 0.5 < len(near & theirs) / len(theirs) < 1
+
+    theirs = reference("RXNORM-RXNORM")
+    codes = sorted({code for pair in theirs for code in pair})
+    names = pd.read_csv(root / "gold/keser/OurDict.csv.gz").set_index("code")["desc"].to_dict()
+    atc = root / "vocab/rxnorm_atc/WHO_ATC-DDD_2026-04-25.csv"
+    ours = {pair[:2] for pair in found(rxnorm_atc_pairs(codes, atc, names))}
+    assert len(ours & theirs) / len(theirs) > 0.6  # chance: 0.006

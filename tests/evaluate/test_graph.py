@@ -1,0 +1,207 @@
+"""Graphs of codes: which nodes and edges, against plain NumPy; files that other readers open."""
+
+import json
+from types import SimpleNamespace
+
+import networkx as nx
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from daniel import plots
+from daniel.errors import InputError, ParameterError
+from daniel.estimator import Daniel
+from daniel.evaluate import graph as graphs
+from daniel.evaluate.graph import code_graph, edge_stability, write_graph
+from daniel.matrix import CodeMatrix
+
+P = 24
+CODES = tuple(f"{'PheCode' if j % 2 else 'RxNorm'}:{j}" for j in range(P))
+
+
+def records(seed, n=1500):
+    """Six groups of four codes that come together; two records a patient."""
+    rng = np.random.default_rng(seed)
+    group = rng.random((n, 6)) < 0.12
+    Z = (rng.random((n, P)) < 0.55) & np.repeat(group, 4, axis=1) | (rng.random((n, P)) < 0.03)
+    return CodeMatrix(sp.csr_array(Z.astype(np.float32)), CODES, np.repeat(np.arange(n // 2), 2))
+
+
+@pytest.fixture(scope="module")
+def sites():
+    return [records(seed) for seed in range(3)]
+
+
+@pytest.fixture(scope="module")
+def model(sites):
+    Z = sp.csr_array(sp.vstack([site.Z for site in sites]))
+    label = np.repeat([0, 1, 2], [site.shape[0] for site in sites])
+    return Daniel(random_state=0).fit(CodeMatrix(Z, CODES), sites=label)
+
+
+def off_diagonal(model):
+    theta = np.array(model.theta_, dtype=float)
+    return (theta + theta.T) / 2
+
+
+def test_around_a_code_stand_those_of_largest_theta(model):
+    graph = code_graph(model, around=CODES[5], top=6, quantile=0.8)
+    theta = off_diagonal(model)
+    row = theta[5].copy()
+    row[5] = -np.inf
+    nearest = np.argsort(-row)[:6]
+    assert list(graph) == [CODES[5], *(CODES[j] for j in nearest)]
+    assert {CODES[4], CODES[6], CODES[7]} < set(graph)  # its group
+    limit = np.quantile(theta[np.triu_indices(P, 1)], 0.8)
+    inside = [5, *nearest]
+    expected = {
+        frozenset((CODES[j], CODES[k])): theta[j, k]
+        for j in inside
+        for k in inside
+        if j < k and theta[j, k] > limit
+    }
+    found = {frozenset(edge[:2]): edge[2]["weight"] for edge in graph.edges(data=True)}
+    assert found.keys() == expected.keys() and len(found) >= 6
+    for pair, weight in expected.items():
+        assert found[pair] == pytest.approx(weight, abs=2e-6)
+    assert graph.graph["threshold"] == pytest.approx(limit, abs=1e-6)
+
+
+def test_a_cohort_shows_its_commonest_codes(model, sites):
+    cohort, of = sites[0], CODES[8]
+    Z = cohort.Z.toarray() > 0
+    ever = np.array([Z[2 * i : 2 * i + 2].any(axis=0) for i in range(Z.shape[0] // 2)])
+    share = ever[ever[:, 8]].mean(axis=0)
+    graph = code_graph(model, around=of, cohort=cohort, top=5, quantile_of="graph", quantile=0.5)
+    assert list(graph) == [CODES[j] for j in np.argsort(-share, kind="stable")[:5]]
+    for code, about in graph.nodes(data=True):
+        assert about["prevalence"] == pytest.approx(share[CODES.index(code)], abs=5e-4)
+        assert about["vocabulary"] == code.split(":")[0] and about["label"] == code
+    theta = off_diagonal(model)
+    chosen = [CODES.index(code) for code in graph]
+    values = theta[np.ix_(chosen, chosen)][np.triu_indices(5, 1)]
+    assert graph.number_of_edges() == (values > max(0, np.quantile(values, 0.5))).sum() > 0
+    everyone = code_graph(model, cohort=cohort, top=3)
+    assert list(everyone) == [CODES[j] for j in np.argsort(-ever.mean(axis=0), kind="stable")[:3]]
+
+
+def test_codes_of_few_patients_are_not_drawn(model):
+    Z = np.zeros((60, P), dtype=np.float32)
+    Z[:40, 0] = Z[:11, 1] = Z[:10, 2] = 1
+    Z[:, 3] = 1
+    Z[0, 3] = 0  # one patient lacks it
+    graph = code_graph(model, cohort=CodeMatrix(sp.csr_array(Z), CODES))
+    assert list(graph) == [CODES[3], CODES[0], CODES[1]]
+    assert graph.nodes[CODES[3]]["prevalence"] == round(50 / 60, 3)  # nor is it told that few lack
+
+
+def test_where_codes_are_many_random_pairs_stand_for_all(model, monkeypatch):
+    exact = code_graph(model, around=CODES[5]).graph["threshold"]
+    monkeypatch.setattr(graphs, "SAMPLED_ABOVE", 10)
+    monkeypatch.setattr(graphs, "SAMPLED_PAIRS", 100_000)
+    sampled = code_graph(model, around=CODES[5]).graph["threshold"]
+    assert sampled == pytest.approx(exact, rel=0.1)
+    theta = SimpleNamespace(theta_=model.theta_, feature_names_in_=model.feature_names_in_)
+    assert code_graph(theta, around=CODES[5]).graph["threshold"] == pytest.approx(sampled, rel=1e-4)
+
+
+def test_a_model_with_theta_alone_gives_the_same_edges(model):
+    bare = SimpleNamespace(theta_=model.theta_, feature_names_in_=model.feature_names_in_)
+    one, two = (code_graph(m, around=CODES[5], top=8) for m in (model, bare))
+    assert set(one.edges) == set(two.edges)
+    assert "prevalence" not in two.nodes[CODES[5]] and "prevalence" in one.nodes[CODES[5]]
+    plots.code_network(two)
+
+
+def test_the_layout_is_the_same_again_and_keeps_nodes_apart(model):
+    one, two = (code_graph(model, around=CODES[5], top=10) for _ in range(2))
+    places = [[(a["x"], a["y"]) for a in g.nodes.values()] for g in (one, two)]
+    assert places[0] == places[1]
+    xy = np.array(places[0])
+    gaps = np.linalg.norm(xy[:, None] - xy[None], axis=-1)[np.triu_indices(len(xy), 1)]
+    assert np.isfinite(xy).all() and gaps.min() > 0.05
+
+
+def test_planted_edges_are_stable_and_noise_is_not(model, sites):
+    graph = code_graph(model, around=CODES[5], top=10, quantile=0.5)
+    shown = edge_stability(graph, model, sites, n_boot=6, max_iter=20)
+    assert "stability" not in next(iter(graph.edges(data=True)))[2]
+    of_group = {
+        frozenset(edge[:2]): edge[2]["stability"]
+        for edge in shown.edges(data=True)
+        if {CODES.index(code) // 4 for code in edge[:2]} == {1}
+    }
+    others = [
+        about["stability"]
+        for a, b, about in shown.edges(data=True)
+        if CODES.index(a) // 4 != CODES.index(b) // 4
+    ]
+    assert len(of_group) == 6 and min(of_group.values()) == 1
+    assert others and min(others) < 1
+    assert all(6 * value == round(6 * value) for value in others)
+
+
+def test_sites_are_drawn_as_a_whole(model, sites, tmp_path, monkeypatch):
+    """Each drawn combination of sites is fitted once; counts add up to n_boot."""
+    seen = []
+
+    def remember(model, records, rows, *_):
+        seen.append([r.size // one.shape[0] for r, one in zip(rows, records, strict=True)])
+        return model
+
+    monkeypatch.setattr(graphs, "_refit", remember)
+    graph = code_graph(model, around=CODES[5], top=5, quantile=0.5)
+    shown = edge_stability(graph, model, sites, over="sites", n_boot=30)
+    assert all(sum(times) == 3 for times in seen)
+    assert len({tuple(times) for times in seen}) == len(seen) <= 10
+    assert {about["stability"] for *_, about in shown.edges(data=True)} == {1.0}
+    with pytest.raises(InputError, match="three or more"):
+        edge_stability(graph, model, sites[:2], over="sites")
+
+
+def test_patients_are_drawn_with_all_their_records():
+    matrix = records(0, n=200)
+    rows = graphs._patients_anew(matrix, np.random.default_rng(0))
+    drawn = matrix.patients[rows]
+    assert rows.size == 200 and 40 < np.unique(drawn).size < 85
+    times = np.bincount(rows, minlength=200).reshape(-1, 2)
+    assert (times[:, 0] == times[:, 1]).all()
+
+
+def test_files_open_elsewhere(model, tmp_path):
+    labels = {CODES[5]: "dementia & \x00 <b>$x$"}
+    graph = code_graph(model, around=CODES[5], top=6, descriptions=labels)
+    for *_, about in graph.edges(data=True):
+        about["stability"] = 0.25
+    written = write_graph(graph, tmp_path / "net")
+    assert [path.name for path in written] == ["net.graphml", "net.cyjs"]
+    again = nx.read_graphml(written[0])
+    assert set(again.nodes) == set(graph.nodes) and set(again.edges) == set(graph.edges)
+    assert again.nodes[CODES[5]]["label"] == "dementia &   <b>$x$"
+    assert again.graph["quantile"] == 0.95
+    view = json.loads(written[1].read_text("utf-8"))
+    back = nx.cytoscape_graph(view)
+    assert {frozenset(e) for e in back.edges} == {frozenset(e) for e in graph.edges}
+    node = view["elements"]["nodes"][0]
+    assert node["data"]["name"] == "dementia &   <b>$x$" and set(node["position"]) == {"x", "y"}
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["net.cyjs", "net.graphml"]
+    figures = [plots.save(plots.code_network(graph), tmp_path / name) for name in ("a", "b")]
+    assert figures[0][1].read_bytes() == figures[1][1].read_bytes()
+    drawn = figures[0][1].read_text("utf-8")
+    assert "RxNorm" in drawn and "$x$" in drawn
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "says"),
+    [
+        ({}, ParameterError, "give `around`, `cohort` or both"),
+        ({"around": "PheCode:9999"}, InputError, "no code 'PheCode:9999'"),
+        ({"around": CODES[0], "quantile": 1.0}, ParameterError, "quantile"),
+        ({"around": CODES[0], "top": 0}, ParameterError, "top"),
+        ({"around": CODES[0], "quantile_of": "moon"}, ParameterError, "quantile_of"),
+        ({"cohort": records(0, n=10)}, InputError, "larger one"),
+    ],
+)
+def test_bad_input_is_one_sentence(model, options, error, says):
+    with pytest.raises(error, match=says):
+        code_graph(model, **options)

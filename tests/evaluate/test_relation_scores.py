@@ -1,0 +1,72 @@
+"""Scores of pairs other than the cosine, and the share found at few false alarms."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.metrics import roc_auc_score, roc_curve
+
+from daniel.errors import InputError, ParameterError
+from daniel.evaluate.relations import cosine_pairs, negatives, relation_auc, theta_pairs
+
+CODES = [f"A:{k}" for k in range(40)]
+RNG = np.random.default_rng(0)
+PAIRS = pd.DataFrame({"code1": CODES[:20], "code2": CODES[20:], "relation": ["r"] * 12 + ["s"] * 8})
+U = RNG.standard_normal((40, 5))
+V = U * np.array([1, 1, -1, 1, -1])
+
+
+def scored(matrix, relation, draws=6):
+    """Scores and truth of all positives and negatives of a relation."""
+    i, j = negatives(CODES, PAIRS, draws=draws)[relation]
+    own = PAIRS[PAIRS["relation"] == relation].index
+    values = np.r_[matrix[own, own + 20], matrix[i, j].ravel()]
+    return values, np.r_[np.ones(len(own)), np.zeros(i.size)]
+
+
+@pytest.mark.parametrize("levels", [3, 1000])
+def test_theta_is_scored_as_by_scikit_learn(levels):
+    theta = np.round(U @ V.T * levels) / levels  # few levels: many ties
+    table = relation_auc(theta, CODES, PAIRS, score="theta", draws=6)
+    for relation in ("r", "s"):
+        values, truth = scored((theta + theta.T) / 2, relation)
+        row = table.loc[relation]
+        assert row["auc"] == pytest.approx(roc_auc_score(truth, values), abs=1e-12)
+        false, true, _ = roc_curve(truth, values, drop_intermediate=False)
+        for name, rate in (("tpr_01", 0.01), ("tpr_05", 0.05), ("tpr_10", 0.1)):
+            assert row[name] == pytest.approx(true[false <= rate + 1e-9].max(), abs=1e-12)
+
+
+def test_factors_matrix_and_function_are_one_score():
+    theta = U @ RNG.standard_normal((5, 40))
+    model = SimpleNamespace(U_=U, V_=V, theta_=U @ V.T)
+    by_matrix = relation_auc(model.theta_, CODES, PAIRS, score="theta")
+    pd.testing.assert_frame_equal(relation_auc(theta_pairs(model), CODES, PAIRS), by_matrix)
+    other = SimpleNamespace(theta_=theta)  # not symmetric
+    pd.testing.assert_frame_equal(
+        relation_auc(theta_pairs(other), CODES, PAIRS),
+        relation_auc((theta + theta.T) / 2, CODES, PAIRS, score="theta"),
+    )
+    pd.testing.assert_frame_equal(
+        relation_auc(lambda i, j: cosine_pairs(U, i, j), CODES, PAIRS),
+        relation_auc(U, CODES, PAIRS),
+    )
+
+
+def test_certain_and_hopeless_scores():
+    best = np.zeros((40, 40))
+    best[np.arange(20), np.arange(20) + 20] = 1
+    table = relation_auc(best + best.T, CODES, PAIRS, score="theta")
+    assert (table[["auc", "tpr_01", "tpr_05", "tpr_10"]] == 1).all(axis=None)
+    nothing = relation_auc(np.zeros((40, 40)), CODES, PAIRS, score="theta")
+    assert (nothing[["tpr_01", "tpr_05", "tpr_10"]] == 0).all(axis=None)
+
+
+def test_wrong_scores_are_named():
+    with pytest.raises(InputError, match=r"expected \(40, 40\)"):
+        relation_auc(U, CODES, PAIRS, score="theta")
+    with pytest.raises(ParameterError, match="score is 'dot'"):
+        relation_auc(U, CODES, PAIRS, score="dot")
+    with pytest.raises(InputError, match="not finite"):
+        relation_auc(lambda i, j: np.full(np.shape(i), np.nan), CODES, PAIRS)

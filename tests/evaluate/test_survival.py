@@ -1,0 +1,200 @@
+"""Curves and tests of survival: by hand, by plain NumPy, by R, and what others may see of them."""
+
+import shutil
+import subprocess
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy.stats import chi2 as chi2_law
+from scipy.stats import norm
+
+from daniel.errors import InputError, ParameterError
+from daniel.evaluate.survival import (
+    check_survival,
+    guarded,
+    kaplan_meier,
+    logrank,
+    median_time,
+    released,
+)
+
+RSCRIPT = shutil.which("Rscript")
+HAS_SURVIVAL = (
+    RSCRIPT is not None
+    and subprocess.run([RSCRIPT, "-e", "library(survival)"], capture_output=True).returncode == 0
+)
+R_FIT = """
+library(survival)
+d <- read.csv("{folder}/in.csv")
+f <- survfit(Surv(time, event) ~ 1, data = d, conf.type = "log-log")
+out <- data.frame(time = f$time, surv = f$surv, lo = f$lower, hi = f$upper, risk = f$n.risk)
+write.csv(format(out, digits = 17), "{folder}/curve.csv", row.names = FALSE, quote = FALSE)
+t <- survdiff(Surv(time, event) ~ group, data = d)
+m <- summary(f)$table[c("median", "0.95LCL", "0.95UCL")]
+p <- pchisq(t$chisq, length(t$n) - 1, lower.tail = FALSE)
+cat(format(c(t$chisq, p, m), digits = 17), sep = "\\n", file = "{folder}/test.txt")
+"""
+
+
+def problem(seed, n=400, groups=3):
+    """Whole days, so many ties, also of events with censorings; hazards differ a little."""
+    rng = np.random.default_rng(seed)
+    group = rng.integers(groups, size=n)
+    time = np.ceil(rng.exponential(300 / (1 + 0.3 * group)))
+    last = np.ceil(rng.uniform(30, 900, n))
+    return np.minimum(time, last), (time <= last).astype(int), group
+
+
+def logrank_by_hand(time, event, group):
+    """O - E and its covariance, summed over the days with an event."""
+    names = np.unique(group)
+    gap, cov = np.zeros(names.size), np.zeros((names.size, names.size))
+    for day in np.unique(time[event == 1]):
+        at_risk = np.array([((time >= day) & (group == g)).sum() for g in names], float)
+        died = np.array([((time == day) & (event == 1) & (group == g)).sum() for g in names])
+        n, d = at_risk.sum(), died.sum()
+        gap += died - d * at_risk / n
+        if n > 1:
+            share = at_risk / n
+            cov += d * (n - d) / (n - 1) * (np.diag(share) - np.outer(share, share))
+    z, C = gap[:-1], cov[:-1, :-1]
+    return z @ np.linalg.solve(C, z)
+
+
+def test_a_curve_by_hand():
+    """Six patients: events at 1, 3, 3, 5; censored at 2 and 3."""
+    curve = kaplan_meier([1, 2, 3, 3, 3, 5], [1, 0, 1, 1, 0, 1])
+    assert curve["time"].tolist() == [0, 1, 2, 3, 5]
+    np.testing.assert_allclose(curve["survival"], [1, 5 / 6, 5 / 6, 5 / 12, 0], atol=1e-12)
+    assert curve["at_risk"].tolist() == [6, 6, 5, 4, 1]
+    assert curve["events"].tolist() == [0, 1, 0, 2, 1]
+    assert curve["censored"].tolist() == [0, 0, 1, 1, 0]
+    # log-log: S^exp(±z s), s² = Greenwood's sum / log(S)²
+    greenwood = 1 / (6 * 5) + 2 / (4 * 2)
+    s = np.sqrt(greenwood) / abs(np.log(5 / 12)) * norm.ppf(0.975)
+    np.testing.assert_allclose(curve["lo"][3], (5 / 12) ** np.exp(s), atol=1e-12)
+    np.testing.assert_allclose(curve["hi"][3], (5 / 12) ** np.exp(-s), atol=1e-12)
+    assert curve["lo"][4] == 0 and curve["hi"][4] == curve["hi"][3]
+    assert median_time(curve)[0] == 3
+
+
+def test_a_log_rank_test_by_hand():
+    """Two groups of three, all with the outcome: 1, 2, 3 against 4, 5, 6 days."""
+    found = logrank([1, 2, 3, 4, 5, 6], [1] * 6, list("aaabbb"))
+    expected = 3 / 6 + 2 / 5 + 1 / 4
+    variance = 3 * 3 / 36 + 2 * 3 / 25 + 1 * 3 / 16
+    assert found.chi2 == pytest.approx((3 - expected) ** 2 / variance, abs=1e-12)
+    assert found.dof == 1
+    assert found.p_value == pytest.approx(chi2_law.sf(found.chi2, 1), abs=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_plain_numpy_agrees(seed):
+    time, event, group = problem(seed)
+    found = logrank(time, event, group)
+    assert found.chi2 == pytest.approx(logrank_by_hand(time, event, group), rel=1e-9)
+    assert found.p_value == pytest.approx(chi2_law.sf(found.chi2, 2), rel=1e-9)
+    curve = kaplan_meier(time, event)
+    share = 1.0
+    for day, survival in zip(curve["time"], curve["survival"], strict=True):
+        share *= 1 - ((time == day) & (event == 1)).sum() / (time >= day).sum()
+        assert survival == pytest.approx(share, abs=1e-12)
+
+
+@pytest.mark.skipif(not HAS_SURVIVAL, reason="R with the package survival is not installed")
+@pytest.mark.parametrize("seed", range(3))
+def test_r_agrees(seed, tmp_path):
+    time, event, group = problem(seed)
+    pd.DataFrame({"time": time, "event": event, "group": group}).to_csv(tmp_path / "in.csv")
+    script = R_FIT.format(folder=tmp_path.as_posix())
+    subprocess.run([RSCRIPT, "-e", script], check=True, capture_output=True)
+    of_r = pd.read_csv(tmp_path / "curve.csv", skipinitialspace=True)
+    ours = kaplan_meier(time, event).iloc[1:].reset_index(drop=True)
+    np.testing.assert_array_equal(ours["time"], of_r["time"])
+    np.testing.assert_array_equal(ours["at_risk"], of_r["risk"])
+    np.testing.assert_allclose(ours["survival"], of_r["surv"], atol=1e-8, rtol=0)
+    inside = (ours["survival"] > 0) & (ours["survival"] < 1)  # R has no log-log band elsewhere
+    assert inside.sum() > 50
+    for name in ("lo", "hi"):
+        np.testing.assert_allclose(ours[name][inside], of_r[name][inside], atol=1e-8, rtol=0)
+    chi2, p, *median = np.loadtxt(tmp_path / "test.txt")
+    found = logrank(time, event, group)
+    assert found.chi2 == pytest.approx(chi2, abs=1e-8)
+    assert found.p_value == pytest.approx(p, abs=1e-8)
+    assert median_time(kaplan_meier(time, event)) == tuple(median)
+
+
+@pytest.mark.parametrize("floor", [5, 11])
+@pytest.mark.parametrize("seed", range(5))
+def test_what_others_see_is_never_about_few(seed, floor):
+    time, event, _ = problem(seed, n=[60, 200, 400, 1000, 3000][seed])
+    exact = kaplan_meier(time, event)
+    seen = released(exact, floor=floor)
+    assert seen["time"].iloc[0] == 0 and seen["survival"].iloc[0] == 1
+    assert seen["at_risk"].iloc[0] == time.size
+    assert (seen["time"] % 30 == 0).all() and (np.diff(seen["time"]) > 0).all()
+    assert seen.drop(columns="time").notna().all(axis=None)
+    left = -np.diff(seen["at_risk"])
+    events = left - seen["censored"].to_numpy()[1:]
+    for count in (*events, *seen["censored"]):
+        assert count == 0 or count >= floor
+    assert (left >= floor).all()
+    for row in seen.itertuples():
+        assert (time > row.time).sum() >= (floor if row.time else 1)
+        step = exact[exact["time"] <= row.time].iloc[-1]
+        for name in ("survival", "lo", "hi"):
+            assert getattr(row, name) == round(step[name], 3)
+        had = time <= row.time
+        told = time.size - row.at_risk
+        assert 0 <= had.sum() - told < floor  # censored ones that a later row counts
+
+
+def test_enough_patients_show_a_curve():
+    """The rules do not hide everything: thousands of patients give dozens of rows."""
+    time, event, _ = problem(0, n=3000)
+    assert len(released(kaplan_meier(time, event))) >= 15
+    few = slice(20)
+    assert len(released(kaplan_meier(time[few], event[few]))) == 1  # time 0 alone
+
+
+def test_a_finer_grid_is_refused():
+    with pytest.raises(ParameterError, match="at least 30"):
+        released(kaplan_meier([1, 2], [1, 1]), grid=7)
+
+
+def test_the_median_that_is_not_reached_is_infinite():
+    assert median_time(kaplan_meier([5, 6, 7], [0, 0, 0])) == (float("inf"),) * 3
+
+
+def test_small_numbers_are_guarded():
+    assert [guarded(n) for n in (0, 1, 10, 11, 500)] == [0, "<11", "<11", 11, 500]
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"time": [1.0, 0.0]}, "not above 0"),
+        ({"time": [1.0, float("nan")]}, "missing"),
+        ({"time": ["1", "x"]}, "missing"),
+        ({"event": [0, 2]}, "0 .last seen. and 1"),
+        ({"patient": [7, 7]}, "twice"),
+        ({"patient": None}, "lacks patient"),
+    ],
+)
+def test_wrong_tables_are_refused_without_a_patient(change, says):
+    table = pd.DataFrame({"patient": [71, 72], "time": [1.0, 2.0], "event": [0, 1]}).assign(
+        **change
+    )
+    if change.get("patient", ...) is None:
+        table = table.drop(columns="patient")
+    with pytest.raises(InputError, match=says) as error:
+        check_survival(table)
+    assert "7" not in str(error.value)
+
+
+def test_nothing_to_compare_is_said():
+    with pytest.raises(InputError, match="two groups"):
+        logrank([1, 2], [1, 1], [0, 0])
+    with pytest.raises(InputError, match="Nobody has the outcome"):
+        logrank([1, 2], [0, 0], [0, 1])

@@ -1,0 +1,45 @@
+"""A report, and a real browser to open it in."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from made_up import make_parts
+
+from benchmarks.chromium import Browser, chromium
+from daniel.report import ReportParts, build_report
+
+
+@pytest.fixture(scope="session")
+def parts() -> ReportParts:
+    return make_parts()
+
+
+@pytest.fixture(scope="session")
+def report(parts, tmp_path_factory) -> Path:
+    return build_report(parts, tmp_path_factory.mktemp("report") / "report.html")
+
+
+@pytest.fixture
+def quick_map(monkeypatch) -> None:
+    """Two columns of the embedding in place of t-SNE, for tests that do not look at the map."""
+    monkeypatch.setattr("daniel.report.explorer.map_coordinates", lambda E: E[:, [0, -1]] / 9)
+
+
+@pytest.fixture(scope="session")
+def driver(tmp_path_factory) -> Iterator[Browser]:
+    try:
+        running = chromium(tmp_path_factory.mktemp("browser"))
+    except LookupError as error:
+        pytest.skip(str(error))
+    yield running
+    running.quit()
+
+
+@pytest.fixture
+def browser(driver, tmp_path) -> Browser:
+    """Screenshots go to the folder DANIEL_SCREENSHOTS, or away with the test."""
+    driver.shots = Path(os.environ.get("DANIEL_SCREENSHOTS") or tmp_path)
+    driver.shots.mkdir(parents=True, exist_ok=True)
+    return driver

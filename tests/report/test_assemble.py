@@ -1,0 +1,236 @@
+"""From folders to a report, as the command does it."""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+from daniel.cli import app
+from daniel.core.sample import gibbs
+from daniel.data.prepare import prepare
+from daniel.evaluate.phenotype import CLASSIFIERS, phenotype
+from daniel.evaluate.relations import relation_auc
+from daniel.federated import folder
+from daniel.federated.keys import make_key
+from daniel.report.assemble import Outcome, _read_sites, assemble
+from daniel.study import Codes, Disclosure, Study
+
+P, PATIENTS, VISITS = 20, 260, 4
+TARGET = "PheCode:3"
+CODES = (*(f"PheCode:{j}" for j in range(P)), "RxNorm:rare")
+
+
+@pytest.fixture(scope="module")
+def study(tmp_path_factory):
+    """Two site folders whose sources use the same patient numbers, and the model of both."""
+    root = tmp_path_factory.mktemp("study")
+    rng = np.random.default_rng(1)
+    U = 0.5 * np.repeat(np.eye(P // 5), 5, axis=0)
+    keys = [
+        make_key(name).public("hub" if name == "north" else "site") for name in ("north", "south")
+    ]
+    agreed = Study(
+        name="trial",
+        codes=Codes(names=CODES),
+        sites=tuple(keys),
+        disclosure=Disclosure(release="open", minimum_patients=20, minimum_records=20),
+    )
+    events = {}
+    for name in ("north", "south"):
+        Z = gibbs(U, np.full(P, -0.2), PATIENTS * VISITS, rng)
+        row, column = Z.nonzero()
+        table = pd.DataFrame(
+            {
+                "patient": row // VISITS,
+                "date": np.array(["2019-02-01", "2019-09-01", "2020-03-01", "2020-10-01"])[
+                    row % VISITS
+                ],
+                "code": np.array(CODES)[column],
+            }
+        )
+        rare = pd.DataFrame({"patient": [1, 2], "date": "2020-03-01", "code": "RxNorm:rare"})
+        events[name] = pd.concat([table, rare], ignore_index=True)
+        events[name].to_csv(root / f"{name}.csv", index=False)
+        prepare(str(root / f"{name}.csv"), agreed, name, root / name)
+        follow = pd.DataFrame({"patient": np.arange(PATIENTS)})
+        sick = events[name].query("code == 'PheCode:4'")["patient"].value_counts()
+        rate = 0.0004 * (1 + 4 * follow["patient"].map(sick).fillna(0))
+        follow["time"] = np.ceil(rng.exponential(1 / rate)).clip(1, 1500)
+        follow["event"] = (follow["time"] < 1500).astype(int)
+        follow.to_csv(root / f"{name}-outcome.csv", index=False)
+    folder.fit([root / "north", root / "south"], agreed, root / "model")
+    pd.DataFrame(
+        [
+            (f"PheCode:{5 * g + i}", f"PheCode:{5 * g + j}", "one group")
+            for g in range(4)
+            for i in range(5)
+            for j in range(i)
+        ]
+        + [("PheCode:1", "PheCode:999", "one group")],
+        columns=["code1", "code2", "relation"],
+    ).to_csv(root / "pairs.tsv", sep="\t", index=False)
+    pd.DataFrame({"code": [TARGET, "PheCode:5"], "description": ["dementia", "asthma"]}).to_csv(
+        root / "words.tsv", sep="\t", index=False
+    )
+    return SimpleNamespace(root=root, study=agreed, events=events)
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, quick_map):
+    """One classifier and few folds: what phenotyping finds is tested where it is made."""
+    some = {"tree": CLASSIFIERS["tree"]}
+    monkeypatch.setattr(
+        "daniel.report.assemble.phenotype", partial(phenotype, classifiers=some, folds=3)
+    )
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, ["report", *map(str, arguments)])
+    assert result.exit_code == code, result.output + result.stderr
+    return result.stdout if code == 0 else result.stderr
+
+
+def test_the_command_writes_everything(study, tmp_path):
+    root, out = study.root, tmp_path / "report.html"
+    text = run(
+        root / "model", root / "north", root / "south",
+        "--pairs", root / "pairs.tsv", "--target", TARGET, "--descriptions", root / "words.tsv",
+        "--outcome", root / "north-outcome.csv", "--outcome", root / "south-outcome.csv",
+        "--outcome-name", "admission", "--out", out,
+    )  # fmt: skip
+    assert text.startswith(f"Wrote {out} (0.")
+    html = out.read_text("utf-8")
+    for words in (
+        "<h1>trial</h1>",
+        "Known relations",
+        "1 of 41 known pairs are left out",
+        "PheCode:999",
+        "Phenotyping: dementia (PheCode:3)",
+        "From site to site",
+        "Clusters: dementia (PheCode:3)",
+        "with admission",
+        "Knowledge graph",
+    ):
+        assert words in html
+    assert "RxNorm:rare" not in html
+
+
+def test_a_model_alone_has_no_evaluation(study, tmp_path):
+    run(study.root / "model", "--out", tmp_path / "r.html")
+    parts = assemble(study.root / "model")
+    assert parts.sections == []
+    assert parts.codes == CODES[:P]  # the rare code was dropped by the floor
+    events = pd.concat(study.events, names=["site"]).reset_index("site")
+    records = events.groupby(["site", "patient", "date"]).ngroups
+    share = events["code"].value_counts().reindex(parts.codes).to_numpy() / records
+    assert np.allclose(parts.prevalence, share, rtol=0.06)
+    assert [f"{v:.2g}" for v in parts.prevalence] == [f"{v:.3g}" for v in parts.prevalence]
+
+
+def test_a_target_without_sites_gives_its_graph(study):
+    parts = assemble(study.root / "model", target=TARGET)
+    assert [s.title for s in parts.sections] == ["Knowledge graph"]
+    assert parts.focus == TARGET
+
+
+def test_relations_are_those_of_relation_auc(study):
+    parts = assemble(study.root / "model", pairs=study.root / "pairs.tsv")
+    model = folder.read_model(study.root / "model")
+    pairs = pd.read_csv(study.root / "pairs.tsv", sep="\t").iloc[:-1]
+    expected = relation_auc(model.embedding_, parts.codes, pairs)["auc"].item()
+    frame = parts.sections[0].tables[0].frame
+    assert frame["AUC"].iloc[0] == expected > 0.9
+
+
+def test_records_of_all_sites_with_patients_kept_apart(study):
+    root = study.root
+    model, report = folder.read_model(root / "model"), folder.read_report(root / "model")
+    folders = [root / "north", root / "south"]
+    records = _read_sites(model, report, folders, lambda *_: None)
+    frame = pd.concat(study.events, names=["site"]).reset_index("site")
+    frame = frame[frame["code"].isin(CODES[:P])]
+    counts = frame.groupby("code").size().reindex(records.matrix.codes)
+    assert np.array_equal(np.asarray(records.matrix.Z.sum(axis=0)).ravel(), counts)
+    assert np.unique(records.matrix.patients).size == frame.groupby(["site", "patient"]).ngroups
+    assert pd.Series(records.site).value_counts().to_dict() == {
+        name: records.site.size - (records.site != name).sum() for name in ("north", "south")
+    }
+
+    outcome = Outcome([root / "north-outcome.csv", root / "south-outcome.csv"])
+    survival = records.survival(folders, outcome, TARGET).set_index("patient")
+    first = 0
+    for path, known in zip(folders, records.pseudonyms, strict=True):
+        people = pq.read_table(path / "patients.parquet").to_pandas()
+        truth = pd.read_csv(root / f"{path.name}-outcome.csv").set_index("patient")
+        for _, who in people.iloc[::40].iterrows():
+            number = first + int(np.flatnonzero(known == who["pseudonym"])[0])
+            assert survival.loc[number, "time"] == truth.loc[int(who["patient"]), "time"]
+        first += known.size
+
+
+def test_words_of_a_site_stand_where_the_file_has_none(study, tmp_path):
+    table = pq.read_table(study.root / "north" / "codes.parquet")
+    assert "description" in table.column_names
+    words = tmp_path / "words.csv"
+    words.write_text('code,description\nPheCode:5,"asthma, severe"\nPheCode:6,\n')
+    parts = assemble(study.root / "model", descriptions=words)
+    assert dict(parts.descriptions) == {"PheCode:5": "asthma, severe"}
+
+
+@pytest.fixture
+def other_study(study, tmp_path):
+    """A folder of another study, with some of the codes."""
+    other = replace(study.study, name="another", codes=Codes(names=CODES[:7]))
+    prepare(str(study.root / "north.csv"), other, "north", tmp_path / "elsewhere")
+    return tmp_path / "elsewhere"
+
+
+def one_sentence(text, *words):
+    assert text.startswith("daniel: ") and text.count("\n") == 1
+    assert all(word in text for word in words), text
+    return text
+
+
+def test_a_folder_of_another_study(study, other_study):
+    text = run(study.root / "model", other_study, "--target", TARGET, code=2)
+    one_sentence(text, "elsewhere", "'another'", "'trial'")
+
+
+def test_the_same_study_with_a_new_roster_is_no_other(study, tmp_path):
+    later = replace(study.study, epoch=2)
+    prepare(str(study.root / "north.csv"), later, "north", tmp_path / "later")
+    model, report = (f(study.root / "model") for f in (folder.read_model, folder.read_report))
+    records = _read_sites(model, report, [tmp_path / "later"], lambda *_: None)
+    assert set(records.site) == {"north"}
+
+
+def test_bad_input_is_one_sentence(study, tmp_path):
+    root = study.root
+    model, north = root / "model", root / "north"
+    one_sentence(run(model, "--target", "PheCode:777", code=2), "PheCode:777", "20 codes")
+    one_sentence(run(north, code=2), "no model folder")
+    one_sentence(run(model, model, code=2), "no site folder")
+    one_sentence(run(model, north, north, "--target", TARGET, code=2), "same site")
+    one_sentence(run(model, "--pairs", tmp_path / "no.tsv", code=2), "no.tsv")
+    one_sentence(run(model, "--descriptions", tmp_path / "no.tsv", code=2), "no.tsv")
+    (tmp_path / "words.csv").write_text("code,words\na,b\n")
+    one_sentence(run(model, "--descriptions", tmp_path / "words.csv", code=2), "description")
+    (tmp_path / "pairs.csv").write_text("code1,code2,relation\nX:1,X:2,far\n")
+    text = run(model, "--pairs", tmp_path / "pairs.csv", code=2)
+    one_sentence(text, "No pair of pairs.csv", "X:1, X:2")
+    outcome = root / "north-outcome.csv"
+    one_sentence(run(model, north, "--outcome", outcome, code=2), "needs a target")
+    two = run(model, north, root / "south", "--target", TARGET, "--outcome", outcome, code=2)
+    one_sentence(two, "2 sites and 1 outcomes")
+    nobody = pd.read_csv(outcome).assign(event=0)
+    nobody.to_csv(tmp_path / "nobody.csv", index=False)
+    text = run(model, north, "--target", TARGET, "--outcome", tmp_path / "nobody.csv", code=2)
+    one_sentence(text, "has the outcome")
+    one_sentence(run(model, "--out", tmp_path / "no" / "report.html", code=2), "does not exist")
+    assert not Path("report.html").exists()

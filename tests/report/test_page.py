@@ -1,0 +1,182 @@
+"""The page as text: escaped, self-contained, the same every time."""
+
+import base64
+import hashlib
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+from made_up import HOSTILE, SVG, make_parts, make_report
+
+from daniel.errors import InputError
+from daniel.federated.report import Contribution
+from daniel.report import Figure, Section, Table, build_report
+from daniel.report.page import figure, shown, table
+
+pytestmark = pytest.mark.usefixtures("quick_map")
+
+
+class Elements(HTMLParser):
+    """Every start tag with its attributes, and the text of each element by tag."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_the_file_points_nowhere(report):
+    page = Elements(report.read_text("utf-8"))
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "action", "srcset", "data", "poster"):
+            value = attributes.get(name)
+            assert value is None or value.startswith(("#", "data:")), (tag, value)
+        assert not any(name.startswith("on") or name == "style" for name in attributes), tag
+    assert not [tag for tag, _ in page.tags if tag in {"iframe", "object", "embed", "form", "base"}]
+
+
+def test_the_policy_names_exactly_the_two_texts(report):
+    text = report.read_text("utf-8")
+    (policy,) = [
+        a["content"]
+        for tag, a in Elements(text).tags
+        if a.get("http-equiv") == "Content-Security-Policy"
+    ]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+    for element in ("script", "style"):
+        (inside,) = re.findall(rf"<{element}>(.*?)</{element}>", text, re.S)
+        digest = base64.b64encode(hashlib.sha256(inside.encode()).digest()).decode()
+        assert f"{element}-src 'sha256-{digest}'" in policy
+
+
+def test_foreign_words_are_escaped_everywhere(tmp_path):
+    frame = pd.DataFrame({HOSTILE: [HOSTILE, 1]}, index=pd.Index([HOSTILE, "b"], name=HOSTILE))
+    site = Contribution(HOSTILE, HOSTILE, HOSTILE, 5, HOSTILE, HOSTILE)
+    section = Section(
+        HOSTILE,
+        HOSTILE,
+        [Table(frame, HOSTILE, HOSTILE)],
+        [Figure(SVG, HOSTILE, HOSTILE)],
+    )
+    parts = make_parts(
+        report=make_report(study_name=HOSTILE, study=HOSTILE, sites=[site], notes=[HOSTILE]),
+        sections=[section],
+    )
+    safe = build_report(make_parts(), tmp_path / "safe.html").read_text("utf-8")
+    page = Elements(build_report(parts, tmp_path / "hostile.html").read_text("utf-8"))
+    assert not [a for _, a in page.tags if a.get("src") == "x" or "onerror" in a]
+    assert sum(tag == "script" for tag, _ in page.tags) == sum(
+        tag == "script" for tag, _ in Elements(safe).tags
+    )
+    assert sum(HOSTILE in text for text in page.texts) >= 10
+
+
+def test_same_parts_same_file(parts, tmp_path):
+    one, two = (build_report(parts, tmp_path / f"{name}.html") for name in ("one", "two"))
+    assert one.read_bytes() == two.read_bytes()
+
+
+def test_study_facts_contributors_and_terms(report):
+    text = " ".join(Elements(report.read_text("utf-8")).texts)
+    for words in (
+        "Memory & heart, three hospitals",
+        "about 48,000 records of 3 sites",
+        "north",
+        "2025-03-05",
+        "the hub saw the sum over all sites",
+        "41 codes of fewer than 11 patients",
+        "groups of at least 11 patients",
+        "7d1f" * 16,
+        "penalty 0.0183, converged",
+    ):
+        assert words in text
+    private = make_parts(report=make_report(epsilon=4.0, delta=1e-6, release="open"))
+    from daniel.report.page import render
+
+    text = " ".join(Elements(render(private, [])).texts)
+    assert "ε = 4" in text and "(4, 1e-06)-differential privacy" in text
+
+
+def test_an_interrupted_build_leaves_the_old_file(parts, tmp_path, monkeypatch):
+    out = tmp_path / "report.html"
+    out.write_text("old")
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(InputError, match="cannot be written"):
+        build_report(parts, out)
+    assert out.read_text() == "old"
+    assert [path.name for path in tmp_path.iterdir()] == ["report.html"]
+
+
+def test_a_folder_that_is_not_there(parts, tmp_path):
+    with pytest.raises(InputError, match="does not exist"):
+        build_report(parts, tmp_path / "no" / "report.html")
+
+
+def test_twenty_thousand_codes_stay_under_ten_megabytes():
+    """Neighbours are what is large: their number is bounded, whatever the number of codes."""
+    from daniel.report.explorer import BUDGET, NEIGHBOURS
+
+    assert 20_000 * NEIGHBOURS * 6 <= BUDGET
+    names = 20_000 * (20 + 60) + 20_000 * 9
+    assert BUDGET * 4 / 3 + names < 9e6
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (12_345, "12,345"),
+        (np.int64(7), "7"),
+        (0.91234, "0.912"),
+        (1234.5, "1,234.500"),
+        (0.00001234, "1.2e-05"),
+        (0.0, "0.000"),
+        (float("nan"), "–"),
+        (None, "–"),
+        (pd.NA, "–"),
+        (True, "yes"),
+        ("<11", "<11"),
+    ],
+)
+def test_cells(value, text):
+    assert shown(value) == text
+
+
+def test_a_table_has_row_and_column_heads():
+    frame = pd.DataFrame(
+        {"n": [5, 6], "who": ["a", "b"], "few": ["<11", "12"]},
+        index=pd.Index(["x", "y"], name="key"),
+    )
+    page = Elements(table(Table(frame, "What it means.", "The title")))
+    heads = [a for tag, a in page.tags if tag == "th"]
+    assert [a["scope"] for a in heads] == ["col"] * 4 + ["row"] * 2
+    right = [a.get("class") == "number" for a in heads[:4]]
+    assert right == [False, True, False, True]
+    assert "What it means." in page.texts and "The title" in page.texts
+
+
+def test_a_figure_is_an_image_with_words():
+    page = Elements(figure(Figure(SVG, "Two bars.", "One is longer.")))
+    ((_, image),) = [(tag, a) for tag, a in page.tags if tag == "img"]
+    assert image["alt"] == "One is longer."
+    assert base64.b64decode(image["src"].partition(",")[2]).decode() == SVG
+    assert not [tag for tag, _ in page.tags if tag in {"svg", "script", "style"}]
+
+
+def test_without_descriptions_prevalence_or_couplings(tmp_path):
+    parts = replace(make_parts(), descriptions={}, prevalence=None, couplings=None, sections=())
+    text = build_report(parts, tmp_path / "bare.html").read_text("utf-8")
+    assert 'id="data-theta"' not in text and 'id="data-prevalence"' not in text

@@ -1,0 +1,178 @@
+"""Evaluations in words and tables."""
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+
+from daniel.evaluate.clusters import Clusters
+from daniel.evaluate.phenotype import Phenotyping
+from daniel.report.sections import (
+    clusters_section,
+    graph_section,
+    phenotype_section,
+    relations_section,
+)
+
+WORDS = {"PheCode:290.1": "dementia", "RxNorm:135447": "donepezil"}
+
+
+def relation_table(shift=0.0):
+    return pd.DataFrame(
+        {
+            "n_pairs": [1412, 96],
+            "auc": [0.9 + shift, 0.8 + shift],
+            "lo": [0.89 + shift, 0.75 + shift],
+            "hi": [0.91 + shift, 0.85 + shift],
+            "tpr_01": [0.41, 0.2],
+            "tpr_05": [0.6, 0.3],
+            "tpr_10": [0.704, 0.4],
+        },
+        index=pd.Index(["PheCode similar", "PheCode-$RxNorm$"], name="relation"),
+    )
+
+
+def phenotyping(sites=(), **changes):
+    rows = [
+        (method, train, test, auc, auc - 0.02, auc + 0.02, 120, 130, 10)
+        for method, auc in (("unsupervised", 0.83), ("tree", 0.86), ("logistic", 0.88))
+        for train in (("all",) if method == "unsupervised" else ("all", *sites))
+        for test in ("all", *sites)
+    ]
+    columns = ["method", "site_train", "site_test", "auc", "lo", "hi", "n_pos", "n_neg", "folds"]
+    table = pd.DataFrame(rows, columns=columns)
+    facts = {"target": "PheCode:290.1", "rule": "onset", "score": "probability", "table": table}
+    return Phenotyping(**(facts | changes))
+
+
+def clusters():
+    curves = pd.DataFrame(
+        {
+            "cluster": [1, 1, 2, 2],
+            "time": [0.0, 360.0, 0.0, 360.0],
+            "survival": [1.0, 0.8, 1.0, 0.45],
+            "lo": [1.0, 0.7, 1.0, 0.4],
+            "hi": [1.0, 0.85, 1.0, 0.52],
+            "at_risk": [1200, 900, 300, 120],
+            "censored": [0, 60, 0, 45],
+        }
+    )
+    return Clusters(
+        target="PheCode:290.1",
+        k=3,
+        floor=11,
+        sizes=pd.DataFrame(
+            {"cluster": [1, 2, 3], "patients": [1200, 300, "<11"], "events": [240, ">289", "<11"]}
+        ),
+        curves=curves,
+        medians=pd.DataFrame(
+            {"cluster": [1, 2], "median": [np.inf, 360], "lo": [np.inf, 330], "hi": [np.inf, 390]}
+        ),
+        top_codes=pd.DataFrame(
+            {
+                "cluster": [1, 2],
+                "code": ["RxNorm:135447", "CCS:47"],
+                "inside": [0.5, 0.25],
+                "outside": [0.1, 0.5],
+                "difference": [0.4, -0.25],
+            }
+        ),
+        silhouette=pd.DataFrame({"k": [2, 3], "silhouette": [0.1, 0.2], "enough": [True, True]}),
+        chi2=88.0,
+        p_value=3e-9,
+        without_outcome="<11",
+        labels=pd.Series([1, 2], index=[424242, 434343]),
+    )
+
+
+def graph():
+    out = nx.Graph(quantile=0.95, quantile_of="model", threshold=0.123)
+    places = {"PheCode:290.1": (0.0, 0.0), "RxNorm:135447": (1.0, 0.5), "CCS:47": (-1.0, 0.2)}
+    for code, (x, y) in places.items():
+        kind = code.partition(":")[0]
+        out.add_node(code, label=WORDS.get(code, code), vocabulary=kind, prevalence=0.01, x=x, y=y)
+    out.add_edge("PheCode:290.1", "CCS:47", weight=0.2)
+    out.add_edge("PheCode:290.1", "RxNorm:135447", weight=0.7)
+    return out
+
+
+def test_relations():
+    section = relations_section(relation_table(), relation_table(-0.1), "12 pairs are left out.")
+    (table,) = section.tables
+    frame = table.frame.reset_index()
+    assert frame["relation"].tolist() == 2 * ["PheCode similar"] + 2 * ["PheCode-$RxNorm$"]
+    assert frame["scored by"].tolist() == 2 * ["similarity", "coupling θ"]
+    assert frame["AUC"].round(3).tolist() == [0.9, 0.8, 0.8, 0.7]
+    assert frame["95 % interval"][0] == "0.890 to 0.910"
+    assert frame["at 10 %"].tolist()[0] == "70 %"
+    assert "12 pairs are left out." in section.text
+    assert "PheCode similar" in section.figures[0].alt and "0.90" in section.figures[0].alt
+    assert section.figures == relations_section(relation_table(), relation_table(-0.1)).figures
+
+
+def test_relations_by_similarity_alone():
+    section = relations_section(relation_table())
+    assert section.tables[0].frame["scored by"].tolist() == ["similarity", "similarity"]
+
+
+def test_phenotype_of_one_site():
+    section = phenotype_section(phenotyping(), WORDS)
+    assert section.title == "Phenotyping: dementia (PheCode:290.1)"
+    assert "earliest records" in section.text and "probability" in section.text
+    assert "left out" not in section.text
+    (table,) = section.tables
+    assert table.frame["AUC"].tolist() == [0.83, 0.86, 0.88]
+    assert table.frame["95 % interval"].tolist()[0] == "0.810 to 0.850"
+    assert table.frame["positive records"].tolist() == [120] * 3
+
+
+def test_phenotype_from_site_to_site():
+    found = phenotyping(("north", "south"), left_out=("tiny",))
+    table = found.table
+    one = (table["method"] == "tree") & (table["site_train"] == "south")
+    table.loc[one & (table["site_test"] == "north"), "auc"] = 0.61
+    section = phenotype_section(found, {})
+    assert "left out: tiny" in section.text
+    grid = section.tables[1].frame
+    assert grid.columns.tolist() == ["north", "south"]
+    assert grid.index.tolist() == ["north", "south", "all sites", "the model alone"]
+    assert grid.loc["south"].tolist() == [0.61, 0.86]
+    assert grid.loc["the model alone"].tolist() == [0.83, 0.83]
+
+
+def test_clusters():
+    section = clusters_section(clusters(), WORDS, outcome="admission")
+    sizes, codes = (table.frame for table in section.tables)
+    assert sizes["patients"].tolist() == ["1,200", "300", "<11"]
+    assert sizes["with admission"].tolist() == ["240", ">289", "<11"]
+    assert sizes["median, days"].tolist() == ["not reached", "360", "not shown"]
+    assert sizes["95 % interval"].tolist()[1:] == ["330 to 390", "not shown"]
+    assert codes["code"].tolist() == ["donepezil (RxNorm:135447)", "CCS:47"]
+    assert codes["in the others"].tolist() == ["10 %", "50 %"]
+    assert "among 2 clusters: p < 0.0001" in section.text and "silhouette" in section.text
+    everything = repr(section) + section.figures[0].svg
+    assert "424242" not in everything  # no patient
+
+
+def test_graph():
+    section = graph_section(graph(), "Knowledge graph", "Around dementia.")
+    (table,) = section.tables
+    assert table.frame.to_numpy().tolist() == [
+        ["dementia (PheCode:290.1)", "donepezil (RxNorm:135447)", 0.7],
+        ["dementia (PheCode:290.1)", "CCS:47", 0.2],
+    ]
+    assert "above 0.12: the strongest 5 % of all pairs of codes" in section.text
+    assert section.figures[0].alt == "A graph of 3 codes and 2 edges."
+
+
+def test_a_graph_without_edges_has_no_table():
+    empty = graph()
+    empty.remove_edges_from(list(empty.edges))
+    assert graph_section(empty, "Knowledge graph", "").tables == []
+
+
+def test_figures_are_the_same_every_time():
+    for make in (
+        lambda: clusters_section(clusters(), WORDS),
+        lambda: graph_section(graph(), "", ""),
+    ):
+        assert make().figures[0].svg == make().figures[0].svg
