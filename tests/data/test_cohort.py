@@ -123,7 +123,7 @@ def test_records_hold_about_the_codes_asked_for(cohort):
 
 
 def test_prevalences_are_those_of_the_truth(cohort, events):
-    """Common codes are as common as the law aims at, but for dementia, which has its stages."""
+    """Common codes are as common as the law aims at, but for dementia and its signs."""
     folder, _ = cohort
     truth = load_file(folder / "truth" / "embedding.safetensors")
     codes = pd.read_csv(folder / "truth" / "codes.tsv", sep="\t", keep_default_na=False)
@@ -135,11 +135,29 @@ def test_prevalences_are_those_of_the_truth(cohort, events):
         table = cells(events[k], WINDOWS["months"])
         seen = table["code"].value_counts().reindex(codes["code"], fill_value=0)
         share = seen.to_numpy() / SMALL.records[k - 1]
-        common = (aimed > 0.03) & (codes["group"] > 0).to_numpy()
+        common = (aimed > 0.03) & (codes["group"] > 0).to_numpy() & (truth["lift"] == 0)
         assert common.sum() > 20
         error = np.log(share[common] / aimed[common])
         assert np.abs(error.mean()) < 0.1
         assert error.std() < 0.25
+
+
+def test_signs_of_dementia_are_more_frequent_after_onset(cohort, events, patients):
+    folder, _ = cohort
+    codes = pd.read_csv(folder / "truth" / "codes.tsv", sep="\t", keep_default_na=False)["code"]
+    lift = load_file(folder / "truth" / "embedding.safetensors")["lift"]
+    assert 0 < (lift > 0).sum() <= 28
+    table = cells(events[1], WINDOWS["months"])
+    onset = table["subject_id"].map(patients["onset_window"])
+    later, earlier = table[table["window"] > onset], table[onset.isna()]
+
+    def share(part):
+        records = part[["subject_id", "window"]].drop_duplicates().shape[0]
+        return part["code"].value_counts().reindex(codes, fill_value=0).to_numpy() / records
+
+    ratio = (share(later) + 1e-3) / (share(earlier) + 1e-3)
+    assert np.median(ratio[lift > 0]) > 2
+    assert 0.7 < np.median(ratio[lift == 0]) < 1.5
 
 
 def test_the_law_is_written_in_the_papers_coordinates(cohort):

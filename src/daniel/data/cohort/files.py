@@ -123,6 +123,7 @@ def write_truth(folder: Path, truth: Truth, laws: list[HospitalLaw]) -> None:
         "prevalence": prevalence,
         "frailty": truth.frailty,
         "keep": truth.keep,
+        "lift": truth.lift,
     }
     header = json.dumps({"format": FORMAT, "codes": truth.book.names})  # one key: always one order
     plain = {name: np.ascontiguousarray(values) for name, values in arrays.items()}

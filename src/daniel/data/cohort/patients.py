@@ -6,9 +6,9 @@ alone; codes per record get their long tail from it.
 
 Dementia divides a patient's records into stages.  Before onset PheCode:290.1 is held absent; each
 later record is the first with it at a hazard that grows with the latent patient; afterwards its
-intercept is raised, and the couplings raise the codes of its condition.  In each stage the chain
-keeps the Ising law of that stage, but the hazard selects patients, and the records right after
-onset are still on their way to the new law.
+intercept and those of its signs are raised, and the couplings raise the codes of its condition.  In
+each stage the chain keeps the Ising law of that stage, but the hazard selects patients, and the
+records right after onset are still on their way to the new law.
 """
 
 from dataclasses import dataclass
@@ -180,6 +180,7 @@ class _Unit:
         return -np.expm1(-rate)
 
     def _raise_dementia(self, columns: np.ndarray) -> None:
+        self.chain.c[:, columns] += self.truth.lift[:, None].astype(np.float32)
         self.chain.c[self.dementia, columns] = np.log(AFTER_ONSET / (1 - AFTER_ONSET))
 
     def _measure(self) -> None:

@@ -6,6 +6,10 @@ drugs, some procedures and some diagnoses of other families hang on the core mor
 with its own chance when the core is present.  A share of these listed links is empty: what a
 reference calls related does not always show in records.
 
+Dementia has signs besides: rather common codes that become more frequent after onset, whatever the
+couplings say, as falls or a feeding tube would.  They are what tells its records where the code
+itself is hidden.
+
 Loadings are positive, so strong ones could make a whole axis jump between all codes and none.  Each
 axis is weakened until the chain of law.py crosses from one side to the other within a few steps.
 """
@@ -60,12 +64,15 @@ EMPTY = 0.15  # share of listed links without a coupling
 LEAST = 1.0  # a complete core lifts the log-odds of a code by at least this
 GUESTS = 1.0  # diagnoses from other families in a condition
 SECOND_USE = 0.2  # drugs and procedures of another condition in a condition
+SIGNS = (28, 0.07)  # codes that are signs of dementia: at most so many, and this share of all
+SIGNS_RANK = (0.5, 0.9)  # of how common they are in their vocabulary
+SIGN = (0.08, 0.32)  # chance of a sign after onset
 EVERYDAY = 0.15  # share of codes that intensive care makes more common
 CONDITIONS_IN_CARE = 0.2  # growth of the others, as a power of that of the codes in a record
 SPREAD = (0.5, 1.0, 2.0)  # axes are checked at so many times the prevalence
 DEEPEST = 1.0  # deepest barrier of an axis
 KEEP = {PHECODE: (0.2, 0.7), CCS: (0.0, 0.2), RXNORM: (0.4, 0.8)}  # chance to last a window
-TRUTH, HOSPITAL = 0, 1  # streams of random numbers
+TRUTH, HOSPITAL, DEMENTIA_SIGNS = 0, 1, 5  # streams of random numbers
 
 
 @dataclass(frozen=True)
@@ -75,7 +82,7 @@ class Truth:
     couplings: W (p, d).  listed (p, d): codes of each condition, also those whose link is empty.
     log_rate (p,): how common codes are, up to a constant; everyday (p,): the most common ones.
     keep (p,): chance of a code to stay as it is from one window to the next.  frailty (d,):
-    direction of the risk of admission.
+    direction of the risk of admission.  lift (p,): what the onset of dementia adds to intercepts.
     """
 
     book: CodeBook
@@ -85,6 +92,7 @@ class Truth:
     everyday: np.ndarray
     keep: np.ndarray
     frailty: np.ndarray
+    lift: np.ndarray
     seed: int
 
     def hospital_rates(self, hospital: int) -> np.ndarray:
@@ -119,7 +127,8 @@ def make_truth(
         here = book.vocabulary == name
         keep[here] = rng.uniform(low, high, here.sum())
     frailty = variance / np.linalg.norm(variance)
-    return Truth(book, couplings, listed, log_rate, everyday, keep, frailty, seed)
+    lift = _lifts_of_signs(book, log_rate, mu, np.random.default_rng([seed, DEMENTIA_SIGNS]))
+    return Truth(book, couplings, listed, log_rate, everyday, keep, frailty, lift, seed)
 
 
 def prevalences(log_rate: np.ndarray, codes_per_record: float) -> np.ndarray:
@@ -235,6 +244,22 @@ def _list_links(book: CodeBook, core: np.ndarray, rng: np.random.Generator) -> n
     shared = rng.permutation(np.flatnonzero(book.vocabulary != PHECODE))[: round(SECOND_USE * d)]
     listed[shared, _spread(shared.size, d, rng)] = True
     return listed
+
+
+def _lifts_of_signs(
+    book: CodeBook, log_rate: np.ndarray, mu: np.ndarray, rng: np.random.Generator
+) -> np.ndarray:
+    """(p,) log-odds that onset adds: to the signs what brings each to its chance, else 0."""
+    most, share = SIGNS
+    rank = np.empty(mu.size)
+    for name in LAWS:
+        here = np.flatnonzero(book.vocabulary == name)
+        rank[here[np.argsort(log_rate[here])]] = (np.arange(here.size) + 0.5) / here.size
+    free = np.flatnonzero((rank > SIGNS_RANK[0]) & (rank < SIGNS_RANK[1]) & (book.group != 0))
+    signs = rng.permutation(free)[: min(most, round(share * mu.size))]
+    lift = np.zeros(mu.size)
+    lift[signs] = np.maximum(logit(_log_uniform(SIGN, signs.size, rng)) - logit(mu[signs]), LEAST)
+    return lift
 
 
 def _spread(n: int, d: int, rng: np.random.Generator) -> np.ndarray:
