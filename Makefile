@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint bench solver relations cohort prepare simulate postgres clean
+.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report simulate clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -31,10 +31,10 @@ $(VENV)/.rivals: $(VENV)/.installed
 	$(PIP) install --quiet --editable '.[rivals]' || echo "gensim could not be installed: the word2vec row will be left out."
 	@touch $@
 
-demo: $(VENV)/.installed ## a simulated two-site study, from records to nearest codes
+demo: $(VENV)/.installed ## two synthetic hospitals, from events to one report (under three minutes)
 	@$(BIN)/daniel demo
 
-test: lint postgres ## lint, types and the test suite
+test: lint tools ## lint, types and the test suite
 	$(BIN)/python -m pytest
 
 lint: $(VENV)/.installed ## ruff and mypy
@@ -42,12 +42,18 @@ lint: $(VENV)/.installed ## ruff and mypy
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# A real server for the tests of `daniel prepare`; without one, and where it cannot be installed, they skip.
-postgres:
-	@command -v initdb >/dev/null || ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || \
-	  { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
-	    { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends postgresql >/dev/null; }; } || \
-	  echo "PostgreSQL could not be installed: its tests are skipped."
+# What some tests hold daniel against: a PostgreSQL server, a browser, R. Without root they are not installed, and the tests that
+# need them skip and say so. $(call tool,command that tells whether it is there,Debian packages,what it is called)
+define tool
+	@{ $(1); } >/dev/null 2>&1 || { [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+	  { apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $(2) >/dev/null 2>&1; }; } || \
+	  echo "$(3) could not be installed: its tests are skipped."
+endef
+
+tools:
+	$(call tool,command -v initdb || ls /usr/lib/postgresql/*/bin/initdb,postgresql,PostgreSQL)
+	$(call tool,command -v chromedriver,chromium chromium-driver,Chromium)
+	$(call tool,Rscript -e 'library(survival); library(rpart)',r-base-core r-cran-survival r-cran-rpart,R)
 
 bench: $(VENV)/.installed ## speed: one gradient sweep against its bare matrix products
 	@mkdir -p results
@@ -60,6 +66,22 @@ solver: $(VENV)/.installed ## speed: the default solver against the paper's desc
 
 relations: $(VENV)/.rivals ## quality: known-pair AUC of daniel and every rival
 	$(BIN)/python -m benchmarks.relations
+
+clinical: $(VENV)/.rivals ## quality: relations and phenotyping, every method in one table
+	$(BIN)/python -m benchmarks.clinical
+
+clusters: $(VENV)/.installed ## clusters and the planted hazard, and the negative control
+	$(BIN)/python -m benchmarks.clusters
+
+report: $(VENV)/.installed ## speed: the report with 20,000 codes in a real browser
+	$(BIN)/python -m benchmarks.report
+
+federation: $(VENV)/.installed ## what each privacy control costs, and the attack it stops
+	$(BIN)/python -m benchmarks.attack
+	$(BIN)/python -m benchmarks.federation
+
+network: $(VENV)/.installed ## one study over memory, folder and NVIDIA FLARE; large answers
+	$(BIN)/python -m benchmarks.network
 
 cohort: $(VENV)/.installed ## synthetic hospitals of the paper's size: time, memory, figure
 	$(BIN)/python -m benchmarks.cohort

@@ -5,10 +5,12 @@
 Each seed is a cohort of two hospitals, made twice: admission to a nursing home follows the latent
 patient, or does not (`--independent-hazard`).  Records are prepared, fitted in one exchange, and
 clustered (k = 2) at the first record with PheCode:290.1.  The seeds and sizes were fixed before the
-first run, and every run is in the table.
+first run, and every run is in the table.  Rows of another generator or fit (column `source`) are
+made again: the table never mixes two.
 """
 
 import argparse
+import hashlib
 import tempfile
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -19,6 +21,7 @@ import pandas as pd
 import scipy.sparse as sp
 from scipy.stats import kstest
 
+import daniel
 from daniel import CodeMatrix, Daniel, Study, plots
 from daniel.data import read_site
 from daniel.data.cohort import make_cohort, read_options
@@ -34,6 +37,16 @@ SEEDS = range(12)
 FIGURE = (400, 0)  # size and seed that are drawn
 HAZARDS = ("planted", "independent")
 PLANTED = 1e-4
+
+
+def source() -> str:
+    """Fingerprint of the code that makes cohorts and fits them."""
+    digest = hashlib.sha256()
+    root = Path(daniel.__file__).parent
+    for part in ("data/cohort", "core"):
+        for path in sorted((root / part).glob("*.py")):
+            digest.update(path.read_bytes())
+    return digest.hexdigest()[:8]
 
 
 def one(patients: int, seed: int, hazard: str, folder: Path) -> tuple[Clusters, dict[str, object]]:
@@ -65,6 +78,7 @@ def one(patients: int, seed: int, hazard: str, folder: Path) -> tuple[Clusters, 
         "smaller_cluster": found.sizes["patients"].iloc[-1],
         "chi2": round(found.chi2, 4),
         "p_value": found.p_value,
+        "source": source(),
     }
     return found, row
 
@@ -85,7 +99,8 @@ def summary(rows: pd.DataFrame) -> str:
         "# Clusters against a planted and an independent hazard",
         "",
         f"`python -m benchmarks.clusters`, daniel {version('daniel')}. Two hospitals, 600 codes, "
-        f"k = 2, {len(SEEDS)} seeds a size. Every run: [pvalues.csv](pvalues.csv).",
+        f"k = 2, {len(SEEDS)} seeds a size. Every run: [pvalues.csv](pvalues.csv), made by the "
+        f"source {rows['source'].iloc[0]}.",
         "",
         "| patients of a hospital | with the target, median | outcomes, median | planted: "
         f"p < {PLANTED:g} | planted: median p, largest p | independent: p < 0.05 | independent: "
@@ -107,7 +122,8 @@ def main() -> None:
     argparse.ArgumentParser(description=__doc__).parse_args()
     OUT.mkdir(parents=True, exist_ok=True)
     store = OUT / "pvalues.csv"
-    rows = pd.read_csv(store).to_dict("records") if store.is_file() else []
+    old = pd.read_csv(store, dtype={"source": str}) if store.is_file() else None
+    rows = [] if old is None else old[old["source"] == source()].to_dict("records")
     done = {(row["patients"], row["seed"], row["hazard"]) for row in rows}
     for patients in SIZES:
         for seed in SEEDS:

@@ -232,6 +232,13 @@ def test_the_slider_says_how_strong(wide, parts):
         assert 0.95 * low <= share <= 1.05 * high
 
 
+def test_the_open_code_is_always_named(page, parts):
+    for code in parts.codes[::60]:
+        page.run("location.hash = 'code=' + arguments[0]", code)
+        page.wait(f"document.getElementById('code-facts').textContent.includes({json.dumps(code)})")
+        assert len(page.all("#graph text.centre")) == 1
+
+
 def test_a_node_of_the_graph_opens(wide):
     node = wide.all("#graph .node")[5]
     name = node.find_element("css selector", "title").get_attribute("textContent").split("\n")[0]

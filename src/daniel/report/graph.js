@@ -118,7 +118,7 @@ function graphView(open) {
     ];
     for (const side of sides) {
       if (side.left < 2 || side.left + w > size.w - 2) continue;
-      if (!free({ x: side.left, y: side.y - 11, w, h: 14 })) continue;
+      if (!free({ x: side.left, y: side.y - 11, w, h: 14 }) && n) continue; // the code itself is always named
       return make(n ? "text" : "text.centre", { x: side.x, y: side.y, "text-anchor": side.anchor }, text);
     }
     return null;
