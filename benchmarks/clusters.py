@@ -39,7 +39,7 @@ HAZARDS = ("planted", "independent")
 PLANTED = 1e-4
 
 
-def source() -> str:
+def fingerprint() -> str:
     """Fingerprint of the code that makes cohorts and fits them."""
     digest = hashlib.sha256()
     root = Path(daniel.__file__).parent
@@ -78,7 +78,7 @@ def one(patients: int, seed: int, hazard: str, folder: Path) -> tuple[Clusters, 
         "smaller_cluster": found.sizes["patients"].iloc[-1],
         "chi2": round(found.chi2, 4),
         "p_value": found.p_value,
-        "source": source(),
+        "source": fingerprint(),
     }
     return found, row
 
@@ -123,7 +123,7 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     store = OUT / "pvalues.csv"
     old = pd.read_csv(store, dtype={"source": str}) if store.is_file() else None
-    rows = [] if old is None else old[old["source"] == source()].to_dict("records")
+    rows = [] if old is None else old[old["source"] == fingerprint()].to_dict("records")
     done = {(row["patients"], row["seed"], row["hazard"]) for row in rows}
     for patients in SIZES:
         for seed in SEEDS:

@@ -151,7 +151,7 @@ class Disclosure:
     minimum_records: int = key(11, "A site with fewer records sends nothing.")
     floor: int = key(11, "Codes of fewer patients are dropped: in total (masked), or per site.")
     clip: float | Literal["auto"] | None = key(
-        None, "Largest norm of one patient's share; auto: the median of the hub's patients.", "auto"
+        None, "Largest norm of one patient's share; auto: twice the median of the hub's.", "auto"
     )
     epsilon: float | None = key(None, "Differential privacy, with `delta`; needs `clip`.", 4.0)
     delta: float = key(1e-6, "Used with `epsilon`.")

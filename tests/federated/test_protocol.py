@@ -361,7 +361,7 @@ def test_with_noise_the_sites_still_help_a_small_hub(make):
         theta = model.theta_ - np.diag(np.diag(model.theta_))
         return np.linalg.norm(theta - 0.45**2 * truth)
 
-    assert gap(noisy) < 0.9 * gap(alone)
+    assert gap(noisy) < 0.7 * gap(alone)
 
 
 @pytest.mark.parametrize(

@@ -100,7 +100,7 @@ def edge_stability(
     *,
     over: str = "patients",
     n_boot: int = 20,
-    max_iter: int = 50,
+    max_iter: int | None = None,
     random_state: int = 0,
 ) -> nx.Graph:
     """The graph with `stability` on every edge: the share of refits in which it is an edge again.
@@ -109,8 +109,9 @@ def edge_stability(
     site, with all their records (records, where there are no patients); "sites" are drawn anew as a
     whole, which needs at least three.  Each refit has its own quantile.
 
-    The cost is that of `n_boot` fits of at most `max_iter` iterations, one after the other; draws
-    of the same sites are fitted once.
+    The cost is that of `n_boot` fits, one after the other; draws of the same sites are fitted once.
+    max_iter: most iterations of a refit, those of the model unless given.  Fewer are cheaper, but a
+    refit that has not settled has other edges, and stability then looks lower than it is.
     """
     check_choice("over", over, ("patients", "sites"))
     if n_boot < 2:
@@ -308,15 +309,13 @@ def _refit(
     model: Daniel,
     records: Sequence[CodeMatrix],
     rows: Sequence[np.ndarray],
-    max_iter: int,
+    max_iter: int | None,
     random_state: int,
 ) -> Daniel:
     """The same model, fitted to these rows in one exchange between the sites."""
     Z = sp.vstack([one.Z[r] for one, r in zip(records, rows, strict=True)], format="csr")
     label = np.repeat(np.arange(len(rows)), [r.size for r in rows])
-    fresh = clone(model).set_params(
-        max_iter=min(max_iter, model.max_iter), random_state=random_state
-    )
+    fresh = clone(model).set_params(max_iter=max_iter or model.max_iter, random_state=random_state)
     several = np.unique(label).size > 1
     codes = records[0].codes
     return fresh.fit(CodeMatrix(sp.csr_array(Z), codes), sites=label if several else None)

@@ -28,7 +28,7 @@ from daniel.federated.keys import SiteKey, check_key, make_key
 from daniel.federated.ledger import Ledger
 from daniel.federated.messages import ANSWER, START, Message, rounded
 from daniel.federated.release import Parcel
-from daniel.federated.report import Contribution, Report
+from daniel.federated.report import Report, report_of
 from daniel.federated.sealed import seal, unseal
 from daniel.federated.sums import Sums, site_sums
 from daniel.federated.terms import (
@@ -40,7 +40,7 @@ from daniel.federated.terms import (
     with_keys,
 )
 from daniel.matrix import CodeMatrix, kinds
-from daniel.study import Site, Study
+from daniel.study import Study
 
 Progress = Callable[[int, float], None]  # step and loss
 
@@ -155,14 +155,14 @@ def finish(
     hub = records_from(matrix.Z[:, kept])
     begin = _part(made, kept)
     rng = generator(study, opening.manifest.round, 1)
-    mean, options = denoise.read(mean, list(used.values()), hub, begin, options, rng)
+    mean, options = denoise.read(mean, _told(study, used), hub, begin, options, rng)
     keeper = None if checkpoint is None else Checkpoint(checkpoint, _fit_key(study, opening, used))
     options = replace(options, progress=progress, keeper=keeper)
     fitted = natural.finish(hub, begin, mean, options, rng)
     if keeper is not None:
         keeper.clear()
     model = _model(study, fitted, kept, hub, mean, list(used))
-    return model, _report(study, opening, used, model, sums, kept)
+    return model, report_of(study, opening, used, model, sums.totals[0])
 
 
 def _fit_key(study: Study, opening: Message, used: Mapping[str, Message]) -> str:
@@ -304,7 +304,6 @@ def _collect(
 ) -> tuple[Sums, list[totals.Site]]:
     """The sums over all sites, and what is known of each."""
     missing = [site.name for site in study.sites if site.name not in used]
-    hub = hub_of(study).name
     if study.disclosure.release == "masked" and missing:
         raise InputError(
             f"The answer of {', '.join(missing)} is missing, and masks cancel only in the sum over "
@@ -313,14 +312,21 @@ def _collect(
             "site answer a new start."
         )
     p = len(study.codes.names)
-    sites = [totals.of_message(message) for message in used.values()]
-    parts = [totals.add_up(list(used.values()), p)] if used else []
-    if hub not in used:  # the hub's own records do not leave it, and need no gate
+    told = _told(study, used)
+    sites = [totals.of_message(message) for message in told]
+    parts = [totals.add_up(told, p)] if told else []
+    if study.disclosure.release == "open":  # the hub's own records stay, and need no gate
         Q = None if study.disclosure.epsilon is None else directions(made)
         own = site_sums(matrix, made, options, clip=clip, Q=Q)
         parts.append(own)
         sites.append(totals.Site(float(own.totals[0]), own.patients == 0))
     return totals.sum_of(parts), sites
+
+
+def _told(study: Study, used: Mapping[str, Message]) -> list[Message]:
+    """The answers that count: in an open study the hub's records stand for its own."""
+    hub, masked = hub_of(study).name, study.disclosure.release == "masked"
+    return [message for name, message in used.items() if masked or name != hub]
 
 
 def _kept(sums: Sums, study: Study) -> np.ndarray:
@@ -362,48 +368,3 @@ def _model(
         "hub_records": rounded(hub.total),
     }
     return model
-
-
-def _report(
-    study: Study,
-    opening: Message,
-    used: Mapping[str, Message],
-    model: Daniel,
-    sums: Sums,
-    kept: np.ndarray,
-) -> Report:
-    d = study.disclosure
-    notes = []
-    if len(used) < len(study.sites):
-        notes.append(
-            "Some sites are missing; run `daniel finish` again with their answers when they come."
-        )
-    return Report(
-        study=study.hash,
-        study_name=study.name,
-        epoch=study.epoch,
-        round=opening.manifest.round,
-        start=opening.sha256,
-        release=d.release,
-        floor=d.floor,
-        epsilon=d.epsilon,
-        delta=None if d.epsilon is None else d.delta,
-        clip=clip_of(study, opening.manifest),
-        records=rounded(sums.totals[0]),
-        codes=kept.size,
-        codes_dropped=len(study.codes.names) - kept.size,
-        rank=model.rank_,
-        penalty=model.penalty_,
-        converged=bool(model.converged_),
-        daniel=version("daniel"),
-        sites=[_contribution(site, used.get(site.name)) for site in study.sites],
-        notes=notes,
-    )
-
-
-def _contribution(site: Site, message: Message | None) -> Contribution:
-    if message is None:
-        state = "own records" if site.role == "hub" else "missing"
-        return Contribution(site.name, site.role, state)
-    m = message.manifest
-    return Contribution(site.name, site.role, "used", m.records, m.created, message.sha256)

@@ -168,14 +168,14 @@ def _context(study: Study, about: Mapping[str, Any]) -> list[Any]:
 
 
 def usual_norm(matrix: CodeMatrix, study: Study, start: natural.Start) -> float:
-    """The clip that a hub proposes: the median norm of its patients' shares, to two digits.
+    """The clip that a hub proposes: twice the median norm of its patients' shares, to two digits.
 
-    Below it noise would be weaker and more patients cut; above it the reverse.
+    Cutting many patients bends the derivative, and a wide clip needs much noise; docs/privacy.md.
     """
     Q = None if study.disclosure.epsilon is None else directions(start)
     records = records_from(matrix.Z, merge=False)
     norms, _ = patient_norms(records, patient_numbers(matrix), start, start.b, Q)
-    return float(f"{np.median(norms):.2g}")
+    return float(f"{2 * np.median(norms):.2g}")
 
 
 # --- noise ----------------------------------------------------------------------------------------

@@ -1,9 +1,15 @@
 """The report of a finish: who contributed, under which terms, and what came of it."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
 
 from daniel.errors import FormatError
+from daniel.estimator import Daniel
+from daniel.federated.messages import Message, rounded
+from daniel.federated.terms import clip_of
+from daniel.study import Site, Study
 
 
 @dataclass(frozen=True)
@@ -12,7 +18,7 @@ class Contribution:
 
     site: str
     role: str
-    state: str  # used or missing
+    state: str  # used, own records or missing
     records: int | None = None
     created: str | None = None
     sha256: str | None = None
@@ -103,3 +109,45 @@ class Report:
 
 def _number(count: int | None) -> str:
     return f"{count:,}" if count else "–"
+
+
+def report_of(
+    study: Study, opening: Message, used: Mapping[str, Message], model: Daniel, records: float
+) -> Report:
+    """The report of a model; used: the answers by site, records: of all of them."""
+    d = study.disclosure
+    sites = [_contribution(site, used.get(site.name), d.release) for site in study.sites]
+    notes = []
+    if any(site.state == "missing" for site in sites):
+        notes.append(
+            "Some sites are missing; run `daniel finish` again with their answers when they come."
+        )
+    return Report(
+        study=study.hash,
+        study_name=study.name,
+        epoch=study.epoch,
+        round=opening.manifest.round,
+        start=opening.sha256,
+        release=d.release,
+        floor=d.floor,
+        epsilon=d.epsilon,
+        delta=None if d.epsilon is None else d.delta,
+        clip=clip_of(study, opening.manifest),
+        records=rounded(records),
+        codes=model.n_features_in_,
+        codes_dropped=len(study.codes.names) - model.n_features_in_,
+        rank=model.rank_,
+        penalty=model.penalty_,
+        converged=bool(model.converged_),
+        daniel=version("daniel"),
+        sites=sites,
+        notes=notes,
+    )
+
+
+def _contribution(site: Site, message: Message | None, release: str) -> Contribution:
+    own = site.role == "hub" and release == "open"
+    if message is None:
+        return Contribution(site.name, site.role, "own records" if own else "missing")
+    m = message.manifest
+    return Contribution(site.name, site.role, "used", m.records, m.created, message.sha256)

@@ -25,7 +25,7 @@ from daniel.matrix import CodeMatrix
 
 BLOCK = 256  # records whose patients are clipped at once
 RECORD_WEIGHT = 5.0  # of one record beside the patient's counts, where both get noise
-COUNT_CLIP = 0.4  # of a patient's counts, in units of the clip of the derivative
+COUNT_CLIP = 0.25  # of a patient's counts, in units of the clip of the derivative
 
 
 @dataclass(frozen=True)
