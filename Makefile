@@ -74,7 +74,7 @@ clusters: $(VENV)/.installed ## clusters and the planted hazard, and the negativ
 	$(BIN)/python -m benchmarks.clusters
 
 report: $(VENV)/.installed ## speed: the report with 20,000 codes in a real browser
-	$(BIN)/python -m benchmarks.report
+	$(BIN)/python -m benchmarks.report | tee results/report.txt
 
 federation: $(VENV)/.installed ## what each privacy control costs, and the attack it stops
 	$(BIN)/python -m benchmarks.attack

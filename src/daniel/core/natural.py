@@ -118,7 +118,7 @@ def _survey(records: Records, options: Options, rng: np.random.Generator) -> _Su
     counts, total = records.counts(), records.total
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
     noise = noise_level(counts, total, coords.scale, rng)
-    excess = _excess(records, rarity(counts, total), rng, noise)
+    excess = _excess(records, rarity(counts, total), rng)
     whole = records.p <= WHOLE
     matrix = correlation(records, coords) if whole else correlation_operator(records, coords)
     return _Survey(records, coords, Spectrum(matrix), noise, excess)
@@ -252,15 +252,12 @@ def finish(
     return replace(fitted, b=fitted.b + shift)
 
 
-def _excess(
-    hub: Records, rare: float, rng: np.random.Generator, noise: float | None = None
-) -> float:
-    """How much noisier than chance (`noise`) the records are: the hub's stand for all."""
+def _excess(hub: Records, rare: float, rng: np.random.Generator) -> float:
+    """How much noisier than chance the records are: the hub's stand for all."""
     if rare < COMMON:
         return 0.0
     coords = natural_coordinates(hub.counts(), hub.total)
-    if noise is None:
-        noise = noise_level(hub.counts(), hub.total, coords.scale, rng)
+    noise = noise_level(hub.counts(), hub.total, coords.scale, rng)
     return excess_noise(hub, coords, noise, rng)
 
 

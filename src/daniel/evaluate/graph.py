@@ -111,7 +111,7 @@ def edge_stability(
 
     The cost is that of `n_boot` fits, one after the other; draws of the same sites are fitted once.
     max_iter: most iterations of a refit, those of the model unless given.  Fewer are cheaper, but a
-    refit that has not settled has other edges, and stability then looks lower than it is.
+    refit that has not settled has other edges, and stability then mixes the two.
     """
     check_choice("over", over, ("patients", "sites"))
     if n_boot < 2:
