@@ -79,6 +79,8 @@ def test_margins_name_the_best_other_method():
     margins = FOUND.margins("ours")
     assert margins["rival"].to_dict() == {"r": "rival", "s": "rival"}
     np.testing.assert_allclose(margins["margin"], [0.1, -0.05])
+    other = FOUND.margins("ours", aside=["rival", "not there"])
+    assert other["rival"].to_dict() == {"r": "text"}
     with pytest.raises(InputError, match="no method 'nobody'"):
         FOUND.margins("nobody")
 

@@ -17,7 +17,7 @@ import pytest
 from daniel.core.sample import gibbs
 from daniel.data import read_site
 from daniel.data.prepare import prepare
-from daniel.federated import protocol
+from daniel.federated import folder, protocol
 from daniel.federated.flare import kits, provision, run
 from daniel.federated.keys import make_key, write_key
 from daniel.federated.ledger import Ledger
@@ -196,6 +196,10 @@ def test_the_network_gives_the_model_of_memory(network):
     memory, _ = protocol.fit(network.matrices, network.study)
     assert np.abs(memory.theta_).max() > 0.05
     np.testing.assert_allclose(model.theta_, memory.theta_, atol=1e-6)
+    places = [network.folder, *(network.kit(site) for site in SITES)]
+    folder.fit([place / "records" for place in places], network.study, network.folder / "model")
+    by_files = folder.read_model(network.folder / "model")
+    np.testing.assert_allclose(model.theta_, by_files.theta_, atol=1e-6)
 
     for site in SITES:
         sent = list((network.kit(site) / "outbox").iterdir())

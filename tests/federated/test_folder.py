@@ -186,6 +186,40 @@ def test_wrong_files_and_sites_give_one_sentence(answered):
     assert not Path("x.daniel").exists() and not Path("model").exists()
 
 
+def test_mutated_files_leave_no_trace(answered):
+    """Cut, flipped, swapped, replayed and hostile files through the commands that read them."""
+    start, answer = (Path(f"{name}.daniel").read_bytes() for name in ("start", "south"))
+    rng = random.Random(3)
+    flipped = bytearray(answer)
+    flipped[rng.randrange(len(flipped))] ^= 4
+    other = Path("study.toml").read_text().replace("name = 'trial'", "name = 'other'")
+    Path("other.toml").write_text(other)
+    run("start", "north", "--study", "other.toml", "--out", "replay.daniel")
+    wrong = {
+        "cut": answer[: len(answer) // 2],
+        "flipped": bytes(flipped),
+        "swapped": answer.replace(b'\\"site\\":\\"south\\"', b'\\"site\\":\\"north\\"'),
+        "replay": Path("replay.daniel").read_bytes(),
+        "header": (1 << 40).to_bytes(8, "little") + answer[8:],
+        "json": (1 << 16).to_bytes(8, "little") + b"[" * (1 << 16),
+        "empty": b"",
+    }
+    assert all(data != answer for data in wrong.values())
+    for name, data in wrong.items():
+        Path(f"{name}.daniel").write_bytes(data)
+    before = {path: path.stat().st_mtime_ns for path in answered.rglob("*")}
+    for name in wrong:
+        for arguments in (
+            ("finish", "north", "start.daniel", "north.daniel", f"{name}.daniel", "east.daniel"),
+            ("finish", "north", f"{name}.daniel", "north.daniel", "south.daniel", "east.daniel"),
+            ("answer", "east", f"{name}.daniel", "--out", "x.daniel", "--approve", "Ada"),
+        ):
+            text = run(*arguments, code=2)
+            assert text.startswith("daniel: ") and text.count("\n") == 1, text
+    assert {path: path.stat().st_mtime_ns for path in answered.rglob("*")} == before
+    assert start == Path("start.daniel").read_bytes()
+
+
 def test_records_of_another_recipe_are_refused(here):
     text = Path("study.toml").read_text()
     Path("other.toml").write_text(text + "[window]\nmonths = 12\n")
@@ -211,6 +245,11 @@ def test_inspect_explains_every_file(answered):
         "north.key": ("private keys of 'north'",),
         "south.log": ("release log",),
     }
+    for name in ("report.md", "embedding.tsv", "embedding.parquet", "codes.tsv"):
+        said[f"model/{name}"] = ("code list",) if name == "codes.tsv" else ("model folder",)
+    for path in Path("north").iterdir():
+        if f"north/{path.name}" not in said:
+            said[f"north/{path.name}"] = ("leave",) if path.name != "codes.tsv" else ("code list",)
     for name, words in said.items():
         text = run("inspect", name)
         assert all(word in text for word in words), text

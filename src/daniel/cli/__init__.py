@@ -16,6 +16,7 @@ from daniel.cli import simulate as _simulate  # noqa: F401
 from daniel.cli import start as _start  # noqa: F401
 from daniel.cli import status as _status  # noqa: F401
 from daniel.cli import validate as _validate  # noqa: F401
+from daniel.cli import widen as _widen  # noqa: F401
 from daniel.cli.app import app
 
 __all__ = ["app"]

@@ -41,20 +41,22 @@ def first_components(
     n_components: int | None = None,
     penalty: float | None = None,
     ease: float = 1.0,
+    per_code: float = np.inf,
     dtype: type = np.float32,
 ) -> Components:
     """The components that a correlation matrix asks for, soft-thresholded at their penalties.
 
     noise: what chance alone puts into the matrix (`noise_level`); rare, excess: `rarity` and
-    `excess_noise` of the records.  A penalty given by number holds
-    for all; otherwise it follows the noise, clear components bear less of it where noise is
+    `excess_noise` of the records; per_code: records per code.  A penalty given by number holds for
+    all; otherwise it follows the noise, clear components bear less of it where noise is
     Gaussian (`relief`), and `ease` is the share of it that is applied.
     """
     if penalty is not None:
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, float(penalty))
     else:
-        penalty = ease * noise * penalty_factor(rare, excess, least_risk(matrix.values(), noise))
+        least = least_risk(matrix.values(), noise)
+        penalty = ease * noise * penalty_factor(rare, excess, least, per_code)
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, NEGATIVE_FACTOR * noise)
         values, _ = matrix.ends(int((signs > 0).sum()), "LA")

@@ -93,7 +93,8 @@ class _Survey:
 
 def fit(records: Records, options: Options, rng: np.random.Generator) -> Fit:
     """The centralised fit: all records in one place, one intercept vector."""
-    return _fit(_survey(records, options, rng), options, rng)
+    survey = _survey(records, options, rng)
+    return _fit(survey, options, rng, per_code=records.total / records.p)
 
 
 def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Start:
@@ -130,12 +131,13 @@ def _fit(
     rng: np.random.Generator,
     *,
     ease: float = 1.0,
+    per_code: float = np.inf,
     rough: bool = False,
 ) -> Fit:
     """Minimise the loss of the surveyed records; ease: share of the penalty that is applied."""
     records, coords = survey.records, survey.coords
     rare = rarity(records.counts(), records.total)
-    first = _first(survey.matrix, survey.noise, rare, survey.excess, options, rng, ease)
+    first = _first(survey.matrix, survey.noise, rare, survey.excess, options, rng, ease, per_code)
     start = Start(coords, first.U, first.signs, prior_intercepts(records))
     objective = Surrogate(records, coords, _prior(start, options), first.signs, first.penalties)
     return _solved(objective, start, first.penalty, options, rng, rough=rough)
@@ -149,6 +151,7 @@ def _first(
     options: Options,
     rng: np.random.Generator,
     ease: float = 1.0,
+    per_code: float = np.inf,
 ) -> Components:
     return first_components(
         matrix,
@@ -159,6 +162,7 @@ def _first(
         n_components=options.n_components,
         penalty=options.penalty,
         ease=ease,
+        per_code=per_code if rare < COMMON else np.inf,
         dtype=options.dtype,
     )
 
@@ -224,7 +228,8 @@ def finish(
     target = Spectrum(_proximal(G, mean, moved))
     noise = float(np.hypot(noise_level(counts, total, coords.scale, rng), options.noise))
     rare = rarity(counts, total)
-    first = _first(target, noise, rare, _excess(hub, rare, rng), options, rng)
+    per_code = total / coords.p
+    first = _first(target, noise, rare, _excess(hub, rare, rng), options, rng, per_code=per_code)
     if independent and options.damping is None:
         anchor: Anchor | None = _hold_to(first, target.largest(), options)
     else:

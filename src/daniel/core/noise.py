@@ -22,6 +22,7 @@ MANY_PRESENT = 2_000_000  # present codes above which one draw is as sure as thr
 FEW_RECORDS = 100  # with fewer, their noise cannot be told from chance
 RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
 LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
+CROWDED = (10.0, 20.0)  # records per code up to which the noise outweighs what a component may hold
 FREE_DIAGONAL = 1.25  # the fit's diagonal is free and takes in noise that the estimate leaves out
 
 
@@ -157,15 +158,19 @@ def _signed_norm(
     return abs(_outermost(apply, p, "LM", rng, tol=1e-2))
 
 
-def penalty_factor(rare: float, excess: float, least: float = 0.0) -> float:
+def penalty_factor(
+    rare: float, excess: float, least: float = 0.0, per_code: float = np.inf
+) -> float:
     """Penalty in units of the noise level: 0.7 to 1.1 as a rule, 1.48 for heterogeneous records.
 
     With Gaussian noise a penalty below its norm gives the smallest error, unless the signal is
-    weaker than the noise: `least` (`least_risk`) tells.  Where codes are rare (`rarity`) and
+    weaker than the noise: `least` (`least_risk`) tells, and with few records per code it is taken
+    for granted.  Where codes are rare (`rarity`) and
     records differ beyond chance (`excess_noise`), cliques of single records stand above the norm.
     Both ends were measured (docs/method.md).
     """
     common = float(np.clip(FREE_DIAGONAL * least, LEAST, 1.1))
+    common = max(common, float(np.interp(per_code, CROWDED, (1.15, LEAST))))
     return max(common, LEAST + (1.48 - LEAST) * excess * min(1.0, 1.6 * rare))
 
 

@@ -10,7 +10,7 @@ holds for scores: where a method leaves it open how a pair or a record is scored
 tried.  Daniel and every method with a single setting and score gains nothing from this.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -56,9 +56,13 @@ class Comparison:
         wide = best.pivot(index="method", columns="column", values="auc")
         return wide.loc[best["method"].unique(), best["column"].unique()]
 
-    def margins(self, method: str) -> pd.DataFrame:
-        """For each column: the method's AUC, the best other method, and by how much it leads."""
+    def margins(self, method: str, *, aside: Collection[str] = ()) -> pd.DataFrame:
+        """For each column: the method's AUC, the best other method, and by how much it leads.
+
+        aside : methods that are no rivals, such as a fit to all records in one place.
+        """
         wide = self.wide()
+        wide = wide.drop(index=[name for name in aside if name in wide.index])
         if method not in wide.index:
             raise InputError(f"The table has no method {method!r}: it has {list(wide.index)}.")
         own = wide.loc[method].dropna()
@@ -68,7 +72,7 @@ class Comparison:
             {"auc": own[rival.index], "rival": rival, "rival_auc": others.max()}
         ).assign(margin=lambda t: t["auc"] - t["rival_auc"])
 
-    def markdown(self, method: str | None = None) -> str:
+    def markdown(self, method: str | None = None, *, aside: Collection[str] = ()) -> str:
         """The table, best of each column bold; with a method, a sentence where it is not first."""
         wide = self.wide()
         top = wide.round(3).max()
@@ -77,13 +81,13 @@ class Comparison:
             cells = [_cell(value, top[column]) for column, value in row.items()]
             lines.append(f"| {name} | {' | '.join(cells)} |")
         if method is not None:
-            lines += ["", self.statement(method)]
+            lines += ["", self.statement(method, aside=aside)]
         return "\n".join(lines) + "\n"
 
-    def statement(self, method: str) -> str:
+    def statement(self, method: str, *, aside: Collection[str] = ()) -> str:
         """In words: where the method is first, and where it is not, behind whom, by how much."""
-        margins = self.margins(method)
-        behind = margins[margins["margin"] < 0]
+        margins = self.margins(method, aside=aside)
+        behind = margins[margins["margin"].round(3) < 0]  # the digits that the table shows
         lead = f"{method} is first in {len(margins) - len(behind)} of {len(margins)} columns"
         if behind.empty:
             return f"{lead}."

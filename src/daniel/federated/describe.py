@@ -30,6 +30,17 @@ WORDS = {
     "U": "factor of the starting dependence matrix",
     "signs": "signs of its columns",
 }
+# Files that stand beside others, by name.
+BESIDE = {
+    "embedding.tsv": "Part of a model folder: one vector a code, and no record.",
+    "embedding.parquet": "Part of a model folder: one vector a code, and no record.",
+    "report.md": "Part of a model folder: who contributed, under which terms.",
+    "codes.tsv": "A code list, one code a line; a study can adopt it as codes.file.",
+    "summary.txt": "The summary of a site folder: rounded numbers, the part that may leave.",
+    "records.safetensors": "Part of a site folder: patients' records, which must not leave.",
+    "patients.parquet": "Part of a site folder: patients' ids, which must not leave.",
+    "codes.parquet": "Part of a site folder: exact counts of codes, which must not leave.",
+}
 
 
 def describe(path: Path, study: Study | None = None) -> str:
@@ -39,6 +50,8 @@ def describe(path: Path, study: Study | None = None) -> str:
     if path.suffix == ".toml":
         return _study(Study.load(path))
     data = read_file(path, LIMIT)
+    if path.name in BESIDE:
+        return BESIDE[path.name]
     if is_sealed(data):
         return f"A sealed message of {len(data):,} bytes: only its receiver's key opens it."
     if data[:1] == b"{":
