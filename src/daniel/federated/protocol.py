@@ -143,7 +143,7 @@ def finish(
     """
     check_part(matrix, study)
     opening = read_start(start, study)
-    options = options_of(study)
+    options = options_of(study, opening.manifest.round)
     made = _natural_start(opening, options)
     used = read_answers(answers, study, opening, key)
     clip = clip_of(study, opening.manifest)

@@ -13,14 +13,23 @@ from daniel.federated.messages import Manifest
 from daniel.matrix import CodeMatrix
 from daniel.study import Site, Study
 
+LATER_DAMPING = 12.0  # of rounds after the first, unless the study says
 
-def options_of(study: Study) -> natural.Options:
-    """The fit's options; with noise no site may fit intercepts, which would not be noisy."""
+
+def options_of(study: Study, round: int = 1) -> natural.Options:
+    """The fit's options; with noise no site may fit intercepts, which would not be noisy.
+
+    A later round starts from couplings that are strong already.  There the curvature of all records
+    can exceed the hub's many times, and only a firm hold to the start keeps rounds from swinging
+    away (results/federation/rounds.md).
+    """
     if study.model.recipe != "natural":
         raise ParameterError(
             "The exchange between sites runs the natural recipe: set model.recipe = 'natural'."
         )
     options = Daniel(**asdict(study.model))._options()
+    if round > 1 and options.damping is None:
+        options = replace(options, damping=LATER_DAMPING)
     return replace(options, intercept="shared") if study.disclosure.epsilon else options
 
 
