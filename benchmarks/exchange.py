@@ -35,7 +35,11 @@ class Cost:
     """What one command took."""
 
     seconds: float
+    processor: float  # seconds of all cores together
     memory: float  # peak, MB
+
+    def __str__(self) -> str:
+        return f"{self.seconds:.0f} s ({self.processor:.0f} s), {self.memory:,.0f} MB"
 
 
 def measured(folder: Path, *arguments: str) -> Cost:
@@ -50,7 +54,8 @@ def measured(folder: Path, *arguments: str) -> Cost:
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise SystemExit(f"daniel {' '.join(arguments)}: {said}")
-    return Cost(time.monotonic() - begin, used.ru_maxrss / 1024)
+    processor = used.ru_utime + used.ru_stime
+    return Cost(time.monotonic() - begin, processor, used.ru_maxrss / 1024)
 
 
 def events(p: int, seed: int) -> pd.DataFrame:
@@ -94,14 +99,8 @@ def measure(p: int) -> list[str]:
         ]
         finish = measured(folder, "finish", SITES[0], "start.daniel", *files)
         size = (folder / files[0]).stat().st_size
-    slowest = max(a.seconds for a in answers), max(a.memory for a in answers)
-    costs = [start, Cost(*slowest), finish]
-    return [
-        f"{p:,}",
-        f"{size / 1e6:.0f} MB",
-        *(f"{c.seconds:.0f} s" for c in costs),
-        *(f"{c.memory:,.0f} MB" for c in costs),
-    ]
+    slowest = max(answers, key=lambda cost: cost.seconds)
+    return [f"{p:,}", f"{size / 1e6:.0f} MB", str(start), str(slowest), str(finish)]
 
 
 def main() -> None:
@@ -109,8 +108,7 @@ def main() -> None:
     parser.add_argument("--p", type=int, nargs="*", default=P)
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
-    heads = ("codes", "each answer", "start", "answer", "finish")
-    heads += tuple(f"peak memory, {step}" for step in heads[2:])
+    heads = ("codes", "size of an answer", "start", "answer", "finish")
     rows = [list(heads), ["---"] * len(heads)]
     for p in arguments.p:
         rows.append(measure(p))
@@ -119,8 +117,8 @@ def main() -> None:
     text = f"""# One exchange by files
 
 Three sites of {RECORDS:,} records each, masked, on one machine with {os.cpu_count()} cores, written
-by `python -m benchmarks.exchange`. Each step is the command in a process of its own; of the three
-answers the slowest counts.
+by `python -m benchmarks.exchange`. Each step is the command in a process of its own: time, in
+brackets the time of all cores together, and peak memory. Of the three answers the slowest counts.
 
 {table}
 """
