@@ -369,7 +369,8 @@ def markdown(table: pd.DataFrame) -> str:
     ]
     for name, block in table.groupby("problem", sort=False):
         found = Comparison(sites_summed(block).reset_index(drop=True))
-        lines += ["", f"## {name}", "", found.markdown(relations.ONE_SHOT, aside=ASIDE)]
+        ours = relations.ONE_SHOT if (block["method"] == relations.ONE_SHOT).any() else None
+        lines += ["", f"## {name}", "", found.markdown(ours, aside=ASIDE)]
         if name == "cohort":
             lines.append(f"The paper's own table, for other data, has {PUBLISHED}.")
     return "\n".join(lines) + "\n"

@@ -101,10 +101,27 @@ def test_missing_and_late_sites_of_an_open_study(open_, open_exchange):
     late, report = open_.finish(start, answers)
     assert [s.state for s in report.sites] == ["used"] * 3 and not report.notes
     assert np.abs(some.theta_ - late.theta_).max() > 1e-3
-    # The hub's own answer is the one that need not travel.
+    # The hub's own answer need not travel: its records stand for it, also where one is given.
     without, report = open_.finish(start, answers[1:])
-    assert report.sites[0].state == "own records"
-    np.testing.assert_allclose(without.theta_, late.theta_, atol=2e-3)
+    assert report.sites[0].state == "own records" and not report.notes
+    np.testing.assert_array_equal(without.theta_, late.theta_)
+
+
+def test_the_hubs_own_records_need_no_floor(make):
+    """They do not leave: a code of too few patients at the hub counts there all the same."""
+    network = make(release="open", floor=60)
+    start = network.start()
+    answers = network.answers(start)
+    absent = [messages.read(a).arrays["absent"].astype(bool) for a in answers]
+    assert absent[0].any()  # otherwise the test says nothing
+    opening, options = messages.read(start), options_of(network.study)
+    used = protocol.read_answers(answers, network.study, opening)
+    made = protocol._natural_start(opening, options)
+    sums, _ = protocol._collect(network.hub, network.study, made, options, used, None)
+    expected = network.hub.Z.toarray().sum(axis=0)
+    for name, hidden in zip(("south", "east"), absent[1:], strict=True):
+        expected = expected + np.where(hidden, 0, network.sites[name].Z.toarray().sum(axis=0))
+    np.testing.assert_allclose(sums.counts, expected)
 
 
 def test_a_missing_site_of_a_masked_study_says_what_to_do(masked, exchange):
