@@ -72,9 +72,9 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     Attributes
     ----------
     embedding_ : (p, d)
-        One row a code; the cosine of two rows says how related the codes are: through the positive
-        part of the couplings and, between codes of one vocabulary ("RxNorm:1191"), as substitutes
-        that exclude each other.  Principal axes, largest first.
+        One row a code; the cosine of two rows says how related the codes are: by attracting the
+        same codes and, within one vocabulary ("RxNorm:1191"), as substitutes that exclude each
+        other.  Principal axes, largest first.
     U_, V_ : (p, d)
         Factors of the couplings: theta_ = U_ V_' off the diagonal; V_ = U_ up to signs of columns.
     theta_ : (p, p)
@@ -189,13 +189,11 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             U, signs = U[:, :kept], signs[:kept]
         self._remember(fitted.coords, U, U * signs.astype(U.dtype), fitted.b, fitted)
         self.penalty_ = fitted.penalty
-        related = relatedness(U, signs, kind)
         if self.n_components == "auto":
+            related = relatedness(U, signs, kind)
             self.embedding_ = np.ascontiguousarray(related[:, : max(1, _rank(related))])
         else:
-            related = related[:, : int(self.n_components)]
-            missing = int(self.n_components) - related.shape[1]
-            self.embedding_ = np.pad(related, ((0, 0), (0, missing)))
+            self.embedding_ = relatedness(U, signs, kind, int(self.n_components))
 
     def _fit_paper(self, sites: Sequence[Records], hub: int) -> None:
         p = sites[0].p

@@ -1,9 +1,11 @@
 """Relatedness: the cosines that users see, by hand-made components."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from daniel.core.components import SUBSTITUTES, first_components, relatedness
+from daniel.core.components import EXCLUSION, SUBSTITUTES, first_components, relatedness
 from daniel.core.spectrum import Spectrum
 
 
@@ -30,45 +32,56 @@ def fitted(rng):
 KIND = np.array([0, 0, 0, 0, 1, 1, 1, 1])
 
 
-def test_without_kinds_only_positive_components_count(fitted):
-    U, signs = fitted
-    found = relatedness(U, signs, np.full(8, -1))
-    size = (U[:, :2] ** 2).sum(axis=0)
-    wanted = U[:, :2] * (1 - size**2) ** -0.4
-    np.testing.assert_allclose(found, wanted)
+def plain_attraction(U, signs, kind):
+    """The definition, pair by pair."""
+    positive, negative = U[:, signs > 0], U[:, signs < 0]
+    A = np.zeros((len(U), len(U)))
+    for j, k in itertools.permutations(range(len(U)), 2):
+        A[j, k] = positive[j] @ positive[k]
+        if kind[j] < 0 or kind[j] != kind[k]:
+            A[j, k] -= EXCLUSION * negative[j] @ negative[k]
+    for one in set(kind) - {-1}:
+        own = np.flatnonzero(kind == one)
+        mean = negative[own].mean(axis=0)
+        mean = mean / np.linalg.norm(mean)
+        rows = {j: negative[j] - negative[j] @ mean * mean for j in own}
+        pairs = list(itertools.permutations(own, 2))
+        attraction = np.sqrt(sum((positive[j] @ positive[k]) ** 2 for j, k in pairs))
+        exclusion = np.sqrt(sum((rows[j] @ rows[k]) ** 2 for j, k in pairs))
+        share = min(1, SUBSTITUTES * attraction / exclusion) if exclusion > 1e-9 else 0
+        for j, k in pairs:
+            A[j, k] += share * rows[j] @ rows[k]
+    return np.maximum(A, 0)
 
 
-def test_substitutes_come_nearer_and_competition_does_not_count(fitted):
+@pytest.mark.parametrize("kind", [KIND, np.full(8, -1)], ids=["kinds", "unknown"])
+def test_the_embedding_is_that_of_the_attractions(fitted, kind):
     U, signs = fitted
-    plain = cosines(relatedness(U, signs, np.full(8, -1)))
-    found = cosines(relatedness(U, signs, KIND))
+    found = relatedness(U, signs, kind)
+    value, vector = np.linalg.eigh(plain_attraction(U, signs, kind))
+    value, vector = np.maximum(value[::-1][:4], 0), vector[:, ::-1][:, :4]
+    assert found.shape == (8, 4)  # two for each positive component
+    np.testing.assert_allclose(found @ found.T, (vector * value) @ vector.T, atol=1e-9)
+    np.testing.assert_allclose((found**2).sum(axis=0), value, atol=1e-9)  # largest axes first
+
+
+def test_substitutes_come_nearer(fitted):
+    U, signs = fitted
+    only_positive = U * (signs > 0)
+    plain = cosines(relatedness(only_positive, signs, KIND, 8))
+    found = cosines(relatedness(U, signs, KIND, 8))
     assert found[0, 1] > plain[0, 1]
     assert found[2, 3] > plain[2, 3]
-    assert found[0, 2] < plain[0, 2]
-    np.testing.assert_allclose(found[4:, 4:], plain[4:, 4:])  # the common direction is taken out
 
 
-def test_exclusion_across_kinds_adds_nothing(fitted):
-    U, signs = fitted
-    plain = relatedness(U, signs, np.full(8, -1))
-    found = relatedness(U, signs, KIND)
-    np.testing.assert_allclose((found @ found.T)[:4, 4:], (plain @ plain.T)[:4, 4:])
-
-
-def test_exclusion_counts_for_a_share_of_the_attraction(fitted):
-    U, signs = fitted
-    U = U * np.array([1, 1, 9, 9, 9])
-    plain = relatedness(U, signs, np.full(8, -1))
-    found = relatedness(U, signs, KIND)
-    off = ~np.eye(4, dtype=bool)
-    added = (found @ found.T - plain @ plain.T)[:4, :4][off]
-    attraction = np.linalg.norm((plain @ plain.T)[:4, :4][off])
-    np.testing.assert_allclose(np.linalg.norm(added), SUBSTITUTES * attraction)
+def test_the_number_of_columns_can_be_given(fitted):
+    assert relatedness(*fitted, KIND, 3).shape == (8, 3)
+    assert relatedness(*fitted, KIND, 8).shape == (8, 8)
 
 
 def test_no_negative_components_or_no_positive_ones(fitted):
     U, _ = fitted
-    assert relatedness(U[:, :2], np.ones(2), KIND).shape == (8, 2)
+    assert relatedness(U[:, :2], np.ones(2), KIND).shape == (8, 4)
     assert relatedness(U[:, 2:], -np.ones(3), KIND).shape == (8, 0)
     assert np.isfinite(relatedness(np.zeros((8, 2)), np.array([1.0, -1.0]), KIND)).all()
 

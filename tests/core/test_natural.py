@@ -87,7 +87,7 @@ def make_objective(plain, rng, *, tied=False, signed=True, sites=1, **parts):
         if chosen.get("intercept_correction") is not None:
             total += (chosen["intercept_correction"] * b).sum()
         if "anchor" in chosen:
-            total += (np.outer(w, w) * (phi - U0 @ V0.T) ** 2).sum() / 2
+            total += (w[:, None] * (phi - U0 @ V0.T) ** 2).sum() / 2
         if "balance" in chosen:
             total += chosen["balance"] * ((U.T @ U - V.T @ V) ** 2).sum()
         return total

@@ -1,4 +1,4 @@
-"""Noise level, its excess, and the penalty that follows from them."""
+"""Noise level, and the penalty that follows from them."""
 
 import numpy as np
 import pytest
@@ -7,14 +7,12 @@ from daniel.core.coordinates import natural_coordinates
 from daniel.core.noise import (
     LEAST,
     RELIEF,
-    excess_noise,
     least_risk,
     noise_level,
     penalty_factor,
     rarity,
     relief,
 )
-from daniel.core.records import records_from
 
 
 def permuted_norm(Z, scale, rng):
@@ -97,52 +95,6 @@ def test_penalty_factor_rises_when_the_signal_drowns():
     low, middle, high = (penalty_factor(0.0, 0.0, least) for least in (0.4, 0.7, 1.2))
     assert LEAST == low < middle < high == 1.1
     assert penalty_factor(0.9, 1.0, 1.2) == penalty_factor(0.9, 1.0, 0.0)
-
-
-class FixedHalves(np.random.Generator):
-    """A generator that splits merged records in a way the test knows."""
-
-    def binomial(self, n, p):
-        self.given = super().binomial(n, p)
-        return self.given
-
-
-@pytest.mark.parametrize("p", [6, 30])
-def test_excess_noise_is_the_norm_of_one_half_against_the_other(p, plain):
-    rng = FixedHalves(np.random.PCG64(3))
-    Z = plain.binary(400, p, 0.1, rng)
-    Z[:12] = 1  # rows that are merged: each copy has its own sign
-    records = records_from(Z)
-    coords = natural_coordinates(Z.sum(axis=0), 400.0)
-    excess_noise(records, coords, 1.0, rng, draws=1)
-    signs = 2 * rng.given - records.weight
-    X = (records.csr().toarray() - Z.mean(axis=0)) / coords.scale
-    matrix = sum(sign * np.outer(x, x) for sign, x in zip(signs, X, strict=True)) / 400
-    np.fill_diagonal(matrix, 0)
-    noise = np.linalg.norm(matrix, 2) / 1.25  # so that 2 (norm / noise - 1) is not at its limits
-    again = FixedHalves(np.random.PCG64(3))
-    plain.binary(400, p, 0.1, again)
-    assert excess_noise(records, coords, noise, again, draws=1) == pytest.approx(0.5, abs=0.02)
-
-
-def test_excess_noise_tells_uneven_records_from_even_ones():
-    rng = np.random.default_rng(0)
-    even = (rng.random((3000, 60)) < 0.03).astype(float)
-    uneven = (rng.random((3000, 60)) < rng.gamma(0.2, 5, (3000, 1)) * 0.03).astype(float)
-
-    def excess(Z):
-        coords = natural_coordinates(Z.sum(axis=0), 3000.0)
-        noise = noise_level(Z.sum(axis=0), 3000.0, coords.scale, rng)
-        return excess_noise(records_from(Z), coords, noise, rng)
-
-    assert excess(even) < 0.3
-    assert excess(uneven) == 1
-
-
-def test_excess_noise_of_very_few_records_counts_as_one(rng, plain):
-    Z = plain.binary(50, 5, 0.3, rng)
-    coords = natural_coordinates(Z.sum(axis=0), 50.0)
-    assert excess_noise(records_from(Z), coords, 1.0, rng) == 1
 
 
 def test_relief_is_for_clear_components_of_common_codes():

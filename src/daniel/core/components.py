@@ -9,15 +9,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from daniel.core.noise import least_risk, penalty_factor, relief
-from daniel.core.spectrum import Spectrum
+from daniel.core.spectrum import Spectrum, extreme_eigenpairs
 from daniel.core.start import spectral_start
 
 NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise level
 NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
 MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
+EXCLUSION = 0.5  # share of the exclusion between codes of two kinds that counts
 SUBSTITUTES = 0.15  # share of the attraction within a kind that its exclusions count for
-MARGINAL = 0.4  # how far relatedness goes from partial to marginal correlation
+COLUMNS = 2  # of an embedding for each positive component
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
 
 
@@ -35,7 +36,7 @@ def first_components(
     matrix: Spectrum,
     noise: float,
     rare: float,
-    excess: float,
+    firm: float,
     rng: np.random.Generator,
     *,
     n_components: int | None = None,
@@ -46,8 +47,8 @@ def first_components(
 ) -> Components:
     """The components that a correlation matrix asks for, soft-thresholded at their penalties.
 
-    noise: what chance alone puts into the matrix (`noise_level`); rare, excess: `rarity` and
-    `excess_noise` of the records; per_code: records per code.  A penalty given by number holds for
+    noise: what chance alone puts into the matrix (`noise_level`); rare, firm: `rarity` and
+    `firmness` of the records; per_code: records per code.  A penalty given by number holds for
     all; otherwise it follows the noise, clear components bear less of it where noise is
     Gaussian (`relief`), and `ease` is the share of it that is applied.
     """
@@ -56,7 +57,7 @@ def first_components(
         penalties = np.full(signs.size, float(penalty))
     else:
         least = least_risk(matrix.values(), noise)
-        penalty = ease * noise * penalty_factor(rare, excess, least, per_code)
+        penalty = ease * noise * penalty_factor(rare, firm, least, per_code)
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, NEGATIVE_FACTOR * noise)
         values, _ = matrix.ends(int((signs > 0).sum()), "LA")
@@ -99,33 +100,43 @@ def principal_axes(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.nda
     return out, out_signs
 
 
-def relatedness(U: np.ndarray, signs: np.ndarray, kind: np.ndarray) -> np.ndarray:
-    """(p, k) rows whose cosines say how related two codes are; largest axes first.
+def relatedness(
+    U: np.ndarray, signs: np.ndarray, kind: np.ndarray, d: int | None = None
+) -> np.ndarray:
+    """(p, d) rows whose cosines say how related two codes are; largest axes first.
 
-    U, signs: on principal axes.  Codes are related through the positive components, where strong
-    ones also tie codes together at second hand: a component of size s counts as
-    ``s / (1 - s^2)^(2 MARGINAL)``.  Codes of one kind (p,; -1: not known), say two drugs, are alike
-    as well when they stand in for each other: they exclude each other, but not the rest of their
-    kind.  The negative components tell, between codes of that kind alone, without the direction in
-    which its codes all compete for a place in the record.
+    U, signs: on principal axes; kind (p,): of each code, -1 when not known.  The rows are the
+    leading eigenvectors of the attractions between codes, ``max(A_jk, 0)`` for j != k: that two
+    codes avoid a third does not relate them.  d None: COLUMNS for each positive component.
+
+    A is the positive part of Phi, less EXCLUSION of its negative part, save between codes of one
+    kind, say two drugs.  There exclusion is mostly competition for a place in the record, and is
+    left out; but codes that exclude each other and not the rest of their kind stand in for each
+    other, and are alike.
     """
     positive, negative = U[:, signs > 0], U[:, signs < 0]
-    size = np.minimum((positive**2).sum(axis=0), 0.95)
-    blocks = [positive * (1 - size**2) ** -MARGINAL]
+    if d is None:
+        d = COLUMNS * np.count_nonzero(positive.any(axis=0))
+    attraction = positive @ positive.T
+    exclusion = EXCLUSION * (negative @ negative.T)
     for one in np.unique(kind[kind >= 0]):
-        own = kind == one
-        excluding = _without_mean_direction(negative[own])
-        attraction, exclusion = map(_norm_off_diagonal, (blocks[0][own], excluding))
-        if attraction * exclusion > 0:
-            substitutes = np.zeros_like(negative)
-            weight = min(1.0, SUBSTITUTES * attraction / exclusion)
-            substitutes[own] = excluding * np.sqrt(weight)
-            blocks.append(substitutes)
-    if len(blocks) == 1:
-        return np.ascontiguousarray(blocks[0])
-    left, value, _ = np.linalg.svd(np.hstack(blocks), full_matrices=False)
-    left *= np.sign(left[np.abs(left).argmax(axis=0), np.arange(value.size)])
-    return np.ascontiguousarray((left * value).astype(U.dtype))
+        own = np.ix_(kind == one, kind == one)
+        exclusion[own] = -_substitutes(attraction[own], negative[kind == one])
+    attraction -= exclusion
+    del exclusion
+    np.maximum(attraction, 0, out=attraction)
+    np.fill_diagonal(attraction, 0)
+    value, vector = extreme_eigenpairs(attraction, d, "LA")
+    vector = vector * np.sign(vector[np.abs(vector).argmax(axis=0), np.arange(value.size)])
+    return np.ascontiguousarray(vector * np.sqrt(np.maximum(value, 0)), dtype=U.dtype)
+
+
+def _substitutes(attraction: np.ndarray, negative: np.ndarray) -> np.ndarray:
+    """What standing in for each other adds to the attraction between codes of one kind."""
+    excluding = _without_mean_direction(negative)
+    alike: np.ndarray = excluding @ excluding.T
+    norm = _norm_off_diagonal(alike)
+    return alike * (min(1.0, SUBSTITUTES * _norm_off_diagonal(attraction) / norm) if norm else 0.0)
 
 
 def _without_mean_direction(F: np.ndarray) -> np.ndarray:
@@ -135,7 +146,6 @@ def _without_mean_direction(F: np.ndarray) -> np.ndarray:
     return F - np.outer(F @ (mean / norm), mean / norm) if norm > 0 else F
 
 
-def _norm_off_diagonal(F: np.ndarray) -> float:
-    """||F F'||_F without its diagonal, through d x d products."""
-    whole = float(((F.T @ F) ** 2).sum())
-    return float(np.sqrt(max(0.0, whole - float(((F**2).sum(axis=1) ** 2).sum()))))
+def _norm_off_diagonal(M: np.ndarray) -> float:
+    """||M||_F without the diagonal."""
+    return float(np.sqrt(max(0.0, float((M**2).sum()) - float((np.diag(M) ** 2).sum()))))

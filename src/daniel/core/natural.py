@@ -27,7 +27,8 @@ from daniel.core.intercepts import (
     site_intercepts,
 )
 from daniel.core.ising import full_sweep
-from daniel.core.noise import excess_noise, expected_together, noise_level, rarity
+from daniel.core.links import firmness
+from daniel.core.noise import expected_together, noise_level, rarity
 from daniel.core.records import Records
 from daniel.core.solve import Keeper, Solution, minimise_in_stages
 from daniel.core.spectrum import WHOLE, Spectrum
@@ -42,8 +43,8 @@ SMALL_HUB = 2.5  # records per code up to which a hub starts from independence
 COMMON = 0.02  # rarity below which it does not matter how the records differ
 VISIBLE = 1.25  # a hub sees a component that is so many times the noise
 INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
-DAMPING = 2.0
-SEEN_TOGETHER = 6.0  # a pair that chance brings together once at the hub is damped by 1/(1 + this)
+DAMPING = 8.0
+SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
 LOOSER = 10.0  # stop for them: their loss is so sure that its last digits do not matter
 ROWS = 1024  # of a (p, p) array that are changed at once
@@ -88,7 +89,7 @@ class _Survey:
     coords: Coordinates
     matrix: Spectrum
     noise: float
-    excess: float
+    firm: float
 
 
 def fit(records: Records, options: Options, rng: np.random.Generator) -> Fit:
@@ -119,10 +120,10 @@ def _survey(records: Records, options: Options, rng: np.random.Generator) -> _Su
     counts, total = records.counts(), records.total
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
     noise = noise_level(counts, total, coords.scale, rng)
-    excess = _excess(records, rarity(counts, total), rng)
+    firm = _firmness(records, rarity(counts, total), rng)
     whole = records.p <= WHOLE
     matrix = correlation(records, coords) if whole else correlation_operator(records, coords)
-    return _Survey(records, coords, Spectrum(matrix), noise, excess)
+    return _Survey(records, coords, Spectrum(matrix), noise, firm)
 
 
 def _fit(
@@ -137,7 +138,7 @@ def _fit(
     """Minimise the loss of the surveyed records; ease: share of the penalty that is applied."""
     records, coords = survey.records, survey.coords
     rare = rarity(records.counts(), records.total)
-    first = _first(survey.matrix, survey.noise, rare, survey.excess, options, rng, ease, per_code)
+    first = _first(survey.matrix, survey.noise, rare, survey.firm, options, rng, ease, per_code)
     start = Start(coords, first.U, first.signs, prior_intercepts(records))
     objective = Surrogate(records, coords, _prior(start, options), first.signs, first.penalties)
     return _solved(objective, start, first.penalty, options, rng, rough=rough)
@@ -147,7 +148,7 @@ def _first(
     matrix: Spectrum,
     noise: float,
     rare: float,
-    excess: float,
+    firm: float,
     options: Options,
     rng: np.random.Generator,
     ease: float = 1.0,
@@ -157,7 +158,7 @@ def _first(
         matrix,
         noise,
         rare,
-        excess,
+        firm,
         rng,
         n_components=options.n_components,
         penalty=options.penalty,
@@ -229,7 +230,7 @@ def finish(
     noise = float(np.hypot(noise_level(counts, total, coords.scale, rng), options.noise))
     rare = rarity(counts, total)
     per_code = total / coords.p
-    first = _first(target, noise, rare, _excess(hub, rare, rng), options, rng, per_code=per_code)
+    first = _first(target, noise, rare, _firmness(hub, rare, rng), options, rng, per_code=per_code)
     if independent and options.damping is None:
         anchor: Anchor | None = _hold_to(first, target.largest(), options)
     else:
@@ -257,13 +258,9 @@ def finish(
     return replace(fitted, b=fitted.b + shift)
 
 
-def _excess(hub: Records, rare: float, rng: np.random.Generator) -> float:
-    """How much noisier than chance the records are: the hub's stand for all."""
-    if rare < COMMON:
-        return 0.0
-    coords = natural_coordinates(hub.counts(), hub.total)
-    noise = noise_level(hub.counts(), hub.total, coords.scale, rng)
-    return excess_noise(hub, coords, noise, rng)
+def _firmness(hub: Records, rare: float, rng: np.random.Generator) -> float:
+    """How firm the penalty should be: the hub's records tell for all."""
+    return 0.0 if rare < COMMON else firmness(hub, rng)
 
 
 def _solved(
@@ -371,7 +368,7 @@ def _anchor(
     if damping == 0:
         return None
     together = 1 / (1 + SEEN_TOGETHER * expected_together(reference.counts(), reference.total))
-    weight = np.sqrt(damping * together.mean(axis=1))
+    weight = damping * together.mean(axis=1)
     return Anchor(start.U, start.V, weight.astype(options.dtype))
 
 
@@ -382,5 +379,5 @@ def _hold_to(first: Components, strength: float, options: Options) -> Anchor:
     what it gets wrong is of second order in the strength of the couplings.
     """
     damping = INDEPENDENCE_DAMPING * min(1.0, strength**2)
-    weight: np.ndarray = np.full(first.U.shape[0], np.sqrt(damping), dtype=options.dtype)
+    weight: np.ndarray = np.full(first.U.shape[0], damping, dtype=options.dtype)
     return Anchor(first.U, first.U * first.signs.astype(options.dtype), weight)

@@ -1,7 +1,6 @@
 """Noise and penalty: what chance puts into correlations, and how much of it to take off.
 
 noise_level      the norm of the correlations of permuted columns: even records, no relation
-excess_noise     how much noisier than that uneven records are
 least_risk       the threshold with the smallest error that Stein's estimate promises
 penalty_factor   the penalty, in units of the noise level
 relief           what of it clear components are spared
@@ -13,15 +12,15 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from daniel.core.coordinates import Coordinates, smoothed_mean
-from daniel.core.records import DENSE_ABOVE, Records
+from daniel.core.coordinates import smoothed_mean
+from daniel.core.records import DENSE_ABOVE
 
 DENSE_CODES = 300  # at most so many, and so often present, are drawn as a dense array
 DENSE_ROWS = 100
 MANY_PRESENT = 2_000_000  # present codes above which one draw is as sure as three of fewer
-FEW_RECORDS = 100  # with fewer, their noise cannot be told from chance
 RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
 LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
+FIRM = 1.48  # penalty where codes are rare and records uneven
 CROWDED = (10.0, 20.0)  # records per code up to which the noise outweighs what a component may hold
 FREE_DIAGONAL = 1.25  # the fit's diagonal is free and takes in noise that the estimate leaves out
 
@@ -79,24 +78,16 @@ def _permuted_norm(
         v = v.ravel()
         return scaled.T @ (scaled @ v) / n - center * (center @ v) - own * v
 
-    return _outermost(apply, p, "LA", rng, tol=1e-3)
+    return _largest(apply, p, rng)
 
 
-def _outermost(
-    apply: Callable[[np.ndarray], np.ndarray],
-    p: int,
-    which: str,
-    rng: np.random.Generator,
-    *,
-    tol: float,
-) -> float:
-    """The largest ("LA") eigenvalue, or the one of largest size ("LM"), of a symmetric map."""
+def _largest(apply: Callable[[np.ndarray], np.ndarray], p: int, rng: np.random.Generator) -> float:
+    """The largest eigenvalue of a symmetric map."""
     if p < 10:
-        value = np.linalg.eigvalsh(np.column_stack([apply(e) for e in np.eye(p)]))
-        return float(value[-1] if which == "LA" else max(value[-1], -value[0]))
+        return float(np.linalg.eigvalsh(np.column_stack([apply(e) for e in np.eye(p)]))[-1])
     operator = LinearOperator((p, p), matvec=apply, dtype=np.float64)
     try:
-        return float(eigsh(operator, k=1, which=which, v0=rng.standard_normal(p), tol=tol)[0][0])
+        return float(eigsh(operator, k=1, which="LA", v0=rng.standard_normal(p), tol=1e-3)[0][0])
     except ArpackError:  # Lanczos cannot start on a zero matrix
         return 0.0
 
@@ -122,56 +113,18 @@ def rarity(counts: np.ndarray, total: float) -> float:
     return float(np.mean(1 / (1 + expected_together(typical, total))))
 
 
-def excess_noise(
-    records: Records, coords: Coordinates, noise: float, rng: np.random.Generator, draws: int = 3
-) -> float:
-    """How much noisier than by chance correlations are, from 0 to 1 (half as much again or more).
-
-    Half of the records, drawn at random, against the other half show the noise there really is:
-    the norm of ``mean e xt xt'`` with random signs e.  Where a few records hold many codes it
-    exceeds what permuted columns give.  Too few records to tell count as 1.
-    """
-    if records.total < FEW_RECORDS or noise == 0:
-        return 1.0
-    scaled = records.csr() / coords.scale[None, :]
-    center = records.counts() / records.total / coords.scale
-    draws = 1 if records.indices.size > MANY_PRESENT else draws
-    norms = [_signed_norm(scaled, center, records.weight, rng) for _ in range(draws)]
-    return float(np.clip(2 * (np.mean(norms) / noise - 1), 0, 1))
-
-
-def _signed_norm(
-    scaled: sp.csr_array, center: np.ndarray, weight: np.ndarray, rng: np.random.Generator
-) -> float:
-    """Norm of the mean of e xt xt' without its diagonal; a merged row's copies get signs each."""
-    p = scaled.shape[1]
-    e = 2 * rng.binomial(weight.astype(int), 0.5) - weight
-    first = scaled.T @ e
-    own = (scaled.multiply(scaled)).T @ e - 2 * center * first + e.sum() * center**2
-
-    def apply(v: np.ndarray) -> np.ndarray:
-        v = v.ravel()
-        level = center @ v
-        product = scaled.T @ (e * (scaled @ v)) - first * level
-        return (product - center * (first @ v - e.sum() * level) - own * v) / weight.sum()
-
-    return abs(_outermost(apply, p, "LM", rng, tol=1e-2))
-
-
-def penalty_factor(
-    rare: float, excess: float, least: float = 0.0, per_code: float = np.inf
-) -> float:
-    """Penalty in units of the noise level: 0.7 to 1.1 as a rule, 1.48 for heterogeneous records.
+def penalty_factor(rare: float, firm: float, least: float = 0.0, per_code: float = np.inf) -> float:
+    """Penalty in units of the noise level: 0.7 to 1.1 as a rule, 1.48 for uneven records.
 
     With Gaussian noise a penalty below its norm gives the smallest error, unless the signal is
     weaker than the noise: `least` (`least_risk`) tells, and with few records per code it is taken
-    for granted.  Where codes are rare (`rarity`) and
-    records differ beyond chance (`excess_noise`), cliques of single records stand above the norm.
-    Both ends were measured (docs/method.md).
+    for granted.  Where codes are rare (`rarity`) cliques of single records may stand above the
+    norm, as they do in real records: `firm` (`firmness`) tells.  Both ends were measured
+    (docs/method.md).
     """
     common = float(np.clip(FREE_DIAGONAL * least, LEAST, 1.1))
     common = max(common, float(np.interp(per_code, CROWDED, (1.15, LEAST))))
-    return max(common, LEAST + (1.48 - LEAST) * excess * min(1.0, 1.6 * rare))
+    return max(common, LEAST + (FIRM - LEAST) * firm * min(1.0, 1.6 * rare))
 
 
 def relief(values: np.ndarray, noise: float, rare: float) -> np.ndarray:

@@ -2,7 +2,7 @@
 
     f(U, V, b) = L_1(UV', b) + <D, UV'> + <c, b>           hub loss and gradient corrections
                + (1/2) sum_i lambda_i (|u_i|^2 + |v_i|^2)   nuclear norm of UV'
-               + (1/2) sum_jk w_j w_k (UV' - U0 V0')_jk^2   damping
+               + (1/2) sum_jk w_j (UV' - U0 V0')_jk^2       damping
                + beta ||U'U - V'V||^2                       embedding balancer, beta = 1/4
 
 Without corrections and damping this is the centralised objective.  `signs` (d,) fixes V = U
@@ -29,7 +29,7 @@ class Factors:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Damping: half the squared distance of UV' to U0 V0', entry (j, k) weighted by w_j w_k."""
+    """Damping: half the squared distance of UV' to U0 V0', row j weighted by w_j."""
 
     U: np.ndarray
     V: np.ndarray
@@ -37,11 +37,11 @@ class Anchor:
 
     def __call__(self, U: np.ndarray, V: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value and derivatives in U and V, through d x d products alone."""
-        w = np.sqrt(self.weight)[:, None]
-        U, V, U0, V0 = w * U, w * V, w * self.U, w * self.V
-        VV, V0V, UU, U0U = V.T @ V, V0.T @ V, U.T @ U, U0.T @ U
-        square = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + np.vdot(U0.T @ U0, V0.T @ V0)
-        return float(square) / 2, w * (U @ VV - U0 @ V0V), w * (V @ UU - V0 @ U0U)
+        U0, V0, w = self.U, self.V, self.weight[:, None]
+        wU, wU0 = w * U, w * U0
+        VV, V0V, UU, U0U = V.T @ V, V0.T @ V, U.T @ wU, U0.T @ wU
+        square = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + np.vdot(U0.T @ wU0, V0.T @ V0)
+        return float(square) / 2, wU @ VV - wU0 @ V0V, V @ UU - V0 @ U0U
 
 
 @dataclass(frozen=True)

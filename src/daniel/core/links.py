@@ -1,0 +1,103 @@
+"""How firmly to take noise off, by what it does for links that other records show.
+
+A penalty below the noise level keeps weak components.  In some records they are relations, in
+others cliques of a few records with many rare codes, and the spectrum does not tell which.  Other
+records do: components of one half of the records either bring together the codes that are linked
+in the other half, or they do not.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import scipy.sparse as sp
+from scipy.linalg import eigh
+
+from daniel.core.coordinates import natural_coordinates
+from daniel.core.noise import noise_level
+from daniel.core.records import Records
+from daniel.core.start import correlation
+
+MOST_CODES = 2_200  # of more, so many are drawn: the eigenvectors cost their number to the third
+MOST_LINKS = 20_000
+FEWEST_LINKS = 100  # with fewer, nothing can be told
+TOGETHER = 3  # records that a link is seen in, at least
+SURPRISE = 4.0  # standard deviations by which they exceed chance
+CHANCE = 0.3  # records, at least, that chance is taken to bring
+SOFT, FIRM = 0.7, 1.0  # penalties that are compared, in units of the noise level
+GROUPS = 10  # of links, whose spread says how sure the difference is
+SURE = (-4.0, -1.0)  # standard errors by which the soft penalty is better: surely, perhaps
+
+
+def firmness(records: Records, rng: np.random.Generator) -> float:
+    """0 where the soft penalty finds links of other records better, 1 where the firm one does.
+
+    Records of one site.  Each half of them, drawn at random, is held against the links of the
+    other.  Too few links to tell count as 1.
+    """
+    records = _some_codes(records, rng)
+    half = rng.binomial(np.round(records.weight).astype(int), 0.5).astype(float)
+    parts = [replace(records, weight=half), replace(records, weight=records.weight - half)]
+    if min(part.total for part in parts) < 1:
+        return 1.0
+    found = np.concatenate(
+        [_gains(own, _links(other, rng), rng) for own, other in (parts, parts[::-1])]
+    )
+    if found.size == 0:
+        return 1.0
+    error = found.std(ddof=1) / np.sqrt(found.size)
+    surprise = found.mean() / error if error > 0 else np.sign(found.mean()) * np.inf
+    return float(np.interp(surprise, SURE, (0.0, 1.0)))
+
+
+def _some_codes(records: Records, rng: np.random.Generator) -> Records:
+    """The records with at most MOST_CODES of their codes."""
+    if records.p <= MOST_CODES:
+        return records
+    kept = np.sort(rng.choice(records.p, MOST_CODES, replace=False))
+    Z = sp.csr_array(records.csr(np.float32)[:, kept])
+    return Records(Z.indptr, Z.indices, MOST_CODES, records.weight, records.site, records.n_sites)
+
+
+def _links(records: Records, rng: np.random.Generator) -> np.ndarray:
+    """(2, m) pairs of codes that meet far more often than chance brings them together."""
+    Z = records.csr()
+    together = sp.triu(Z.T @ (Z * records.weight[:, None]).tocsr(), 1).tocoo()
+    counts = records.counts()
+    expected = counts[together.row] * counts[together.col] / records.total
+    surprise = (together.data - expected) / np.sqrt(np.maximum(expected, CHANCE))
+    found = np.flatnonzero((together.data >= TOGETHER) & (surprise > SURPRISE))
+    if found.size > MOST_LINKS:
+        found = rng.choice(found, MOST_LINKS, replace=False)
+    return np.array([together.row[found], together.col[found]])
+
+
+def _gains(records: Records, links: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """(GROUPS,) by how much the firm penalty tells links better from the same codes in new pairs.
+
+    In areas under the ROC curve, of cosines of the soft-thresholded components.
+    """
+    if links.shape[1] < FEWEST_LINKS:
+        return np.zeros(0)
+    counts, total = records.counts(), records.total
+    coords = natural_coordinates(counts, total)
+    noise = noise_level(counts, total, coords.scale, rng, draws=1)
+    matrix = correlation(records, coords).astype(np.float32)
+    value, vector = eigh(matrix, subset_by_value=(SOFT * noise, np.inf), overwrite_a=True)
+    first, second = links[:, rng.permutation(links.shape[1])]
+    other = rng.permutation(second)
+    areas = []
+    for penalty in (SOFT * noise, FIRM * noise):
+        size = np.maximum(value - penalty, 0)
+        rows = vector * np.sqrt(size / (1 + size))
+        rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+        pairs = [np.einsum("ic,ic->i", rows[first], rows[end]) for end in (second, other)]
+        groups = zip(*(np.array_split(scores, GROUPS) for scores in pairs), strict=True)
+        areas.append([_area(linked, random) for linked, random in groups])
+    return np.subtract(areas[1], areas[0])
+
+
+def _area(linked: np.ndarray, random: np.ndarray) -> float:
+    """Area under the ROC curve; ties count half."""
+    order = np.sort(random)
+    below = np.searchsorted(order, linked, "left") + np.searchsorted(order, linked, "right")
+    return float(below.mean()) / (2 * order.size)
