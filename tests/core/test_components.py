@@ -5,7 +5,13 @@ import itertools
 import numpy as np
 import pytest
 
-from daniel.core.components import EXCLUSION, SUBSTITUTES, first_components, relatedness
+from daniel.core.components import (
+    ATTRACTION_POWER,
+    EXCLUSION,
+    SUBSTITUTES,
+    first_components,
+    relatedness,
+)
 from daniel.core.spectrum import Spectrum
 
 
@@ -51,7 +57,7 @@ def plain_attraction(U, signs, kind):
         share = min(1, SUBSTITUTES * attraction / exclusion) if exclusion > 1e-9 else 0
         for j, k in pairs:
             A[j, k] += share * rows[j] @ rows[k]
-    return np.maximum(A, 0)
+    return np.maximum(A, 0) ** ATTRACTION_POWER
 
 
 @pytest.mark.parametrize("kind", [KIND, np.full(8, -1)], ids=["kinds", "unknown"])

@@ -16,6 +16,7 @@ NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise l
 NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
 MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
+ATTRACTION_POWER = 0.8  # so that a few very strong couplings do not decide
 EXCLUSION = 0.5  # share of the exclusion between codes of two kinds that counts
 SUBSTITUTES = 0.15  # share of the attraction within a kind that its exclusions count for
 COLUMNS = 2  # of an embedding for each positive component
@@ -106,7 +107,7 @@ def relatedness(
     """(p, d) rows whose cosines say how related two codes are; largest axes first.
 
     U, signs: on principal axes; kind (p,): of each code, -1 when not known.  The rows are the
-    leading eigenvectors of the attractions between codes, ``max(A_jk, 0)`` for j != k: that two
+    leading eigenvectors of the attractions ``max(A_jk, 0)^ATTRACTION_POWER``, j != k: that two
     codes avoid a third does not relate them.  d None: COLUMNS for each positive component.
 
     A is the positive part of Phi, less EXCLUSION of its negative part, save between codes of one
@@ -125,6 +126,7 @@ def relatedness(
     attraction -= exclusion
     del exclusion
     np.maximum(attraction, 0, out=attraction)
+    attraction **= ATTRACTION_POWER
     np.fill_diagonal(attraction, 0)
     value, vector = extreme_eigenpairs(attraction, d, "LA")
     vector = vector * np.sign(vector[np.abs(vector).argmax(axis=0), np.arange(value.size)])
