@@ -32,12 +32,14 @@ def test_too_few_links_count_as_firm(rng):
     assert firmness(records_from(np.zeros((1, 4))), rng) == 1
 
 
-def test_it_is_reproducible_and_very_many_codes_are_sampled(monkeypatch):
+def test_it_is_reproducible_and_very_many_codes_and_records_are_sampled(monkeypatch):
     records = records_from(latent(np.random.default_rng(1), 8000, 200))
     first, again = (firmness(records, np.random.default_rng(5)) for _ in range(2))
     assert first == again
     monkeypatch.setattr(links, "MOST_CODES", 120)
-    assert links._some_codes(records, np.random.default_rng(0)).p == 120
+    monkeypatch.setattr(links, "MOST_RECORDS", 3000)
+    some = links._some(records, np.random.default_rng(0))
+    assert (some.n, some.p) == (3000, 120)
     assert 0 <= firmness(records, np.random.default_rng(5)) <= 1
 
 

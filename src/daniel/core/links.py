@@ -18,6 +18,7 @@ from daniel.core.records import Records
 from daniel.core.start import correlation
 
 MOST_CODES = 2_200  # of more, so many are drawn: the eigenvectors cost their number to the third
+MOST_RECORDS = 100_000  # distinct ones; of more, so many are drawn
 MOST_LINKS = 20_000
 FEWEST_LINKS = 100  # with fewer, nothing can be told
 TOGETHER = 3  # records that a link is seen in, at least
@@ -34,7 +35,7 @@ def firmness(records: Records, rng: np.random.Generator) -> float:
     Records of one site.  Each half of them, drawn at random, is held against the links of the
     other.  Too few links to tell count as 1.
     """
-    records = _some_codes(records, rng)
+    records = _some(records, rng)
     half = rng.binomial(np.round(records.weight).astype(int), 0.5).astype(float)
     parts = [replace(records, weight=half), replace(records, weight=records.weight - half)]
     if min(part.total for part in parts) < 1:
@@ -49,8 +50,10 @@ def firmness(records: Records, rng: np.random.Generator) -> float:
     return float(np.interp(surprise, SURE, (0.0, 1.0)))
 
 
-def _some_codes(records: Records, rng: np.random.Generator) -> Records:
-    """The records with at most MOST_CODES of their codes."""
+def _some(records: Records, rng: np.random.Generator) -> Records:
+    """At most MOST_RECORDS of the records, with at most MOST_CODES of their codes."""
+    if records.n > MOST_RECORDS:
+        records = records.take(np.sort(rng.choice(records.n, MOST_RECORDS, replace=False)))
     if records.p <= MOST_CODES:
         return records
     kept = np.sort(rng.choice(records.p, MOST_CODES, replace=False))
