@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report simulate clean
+.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report race growth page simulate clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,7 +28,7 @@ $(VENV)/.installed: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.rivals: $(VENV)/.installed
-	$(PIP) install --quiet --editable '.[rivals]' || echo "gensim could not be installed: the word2vec row will be left out."
+	$(PIP) install --quiet --editable '.[rivals]' || echo "A rival could not be installed: its rows will be left out."
 	@touch $@
 
 demo: $(VENV)/.installed ## two synthetic hospitals, from events to one report (under three minutes)
@@ -76,12 +76,23 @@ clusters: $(VENV)/.installed ## clusters and the planted hazard, and the negativ
 report: $(VENV)/.installed ## speed: the report with 20,000 codes in a real browser
 	$(BIN)/python -m benchmarks.report | tee results/report.txt
 
-federation: $(VENV)/.installed ## what each privacy control costs, and the attack it stops
+federation: $(VENV)/.installed ## what privacy controls and rounds cost, the attack they stop
 	$(BIN)/python -m benchmarks.attack
 	$(BIN)/python -m benchmarks.federation
+	$(BIN)/python -m benchmarks.rounds
+	$(BIN)/python -m benchmarks.exchange
 
 network: $(VENV)/.installed ## one study over memory, folder and NVIDIA FLARE; large answers
 	$(BIN)/python -m benchmarks.network
+
+race: $(VENV)/.rivals ## every method on every problem, hours; goes on where it stopped
+	$(BIN)/python -m benchmarks.race
+
+growth: $(VENV)/.installed ## time against records, codes and rank
+	$(BIN)/python -m benchmarks.growth
+
+page: $(VENV)/.installed ## docs/benchmarks.md from stored results
+	$(BIN)/python -m benchmarks.page
 
 cohort: $(VENV)/.installed ## synthetic hospitals of the paper's size: time, memory, figure
 	$(BIN)/python -m benchmarks.cohort

@@ -31,22 +31,19 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
-from safetensors.numpy import load_file
 
 from benchmarks import problems, relations
 from benchmarks.descriptions import descriptions
+from benchmarks.problems_made import hospitals
 from daniel import CodeMatrix, Daniel
 from daniel.baselines import PSDCvx, SVHard, SVTopd
 from daniel.data import public
-from daniel.data.cohort import make_cohort, read_options
-from daniel.data.prepare import prepare
-from daniel.data.sitefolder import read_site
+from daniel.data.cohort import read_options
 from daniel.errors import DivergenceError, MissingDependencyError
 from daniel.evaluate.cases import Cases, patients_of
 from daniel.evaluate.compare import Comparison, Entry, phenotype_rows, relation_rows
 from daniel.evaluate.rivals import PPMISVD, RBM, CorrelationSVT, LogisticPCA, Word2Vec
 from daniel.evaluate.text import TextEncoder, TokenTable, bundled_encoder
-from daniel.study import Codes, Study
 
 OUT = Path(__file__).parent.parent / "results" / "clinical"
 SEED, DRAWS = 0, 20
@@ -134,31 +131,11 @@ def _held_out(name: str, matrix: CodeMatrix) -> np.ndarray:
 
 
 def _cohort(folder: Path) -> Task:
-    """The two synthetic hospitals of the paper's size: cohort/, site-1/ and site-2/ in a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    if not (folder / "cohort").is_dir():
-        make_cohort(read_options(paper=True), folder / "cohort")
-    truth = folder / "cohort" / "truth"
-    codes = pd.read_csv(truth / "codes.tsv", sep="\t", keep_default_na=False)["code"]
-    study = Study(name="paper size", codes=Codes(names=tuple(codes)))
-    parts = []
-    for k in (1, 2):
-        site = folder / f"site-{k}"
-        if not site.is_dir():
-            prepare(str(folder / "cohort" / f"hospital-{k}"), study, f"site-{k}", site)
-        parts.append(read_site(site))
-    matrix = CodeMatrix(
-        sp.csr_array(sp.vstack([part.Z for part in parts])),
-        parts[0].codes,
-        np.concatenate([part.patients for part in parts]),
-        np.concatenate([part.windows for part in parts]),
-    )
-    sites = np.repeat(["site-1", "site-2"], [part.shape[0] for part in parts])
-    pairs = pd.read_csv(truth / "pairs.tsv", sep="\t")
-    planted = load_file(truth / "embedding.safetensors")["U"]
+    """The two synthetic hospitals of the paper's size, in a folder."""
+    made = hospitals(read_options(paper=True), folder)
     targets = (Target(public.DEMENTIA_CODE, public.DEMENTIA_CODE),)
-    held = _held_out("cohort", matrix)
-    return Task("cohort", matrix, sites, pairs, targets, held, planted)
+    held = _held_out("cohort", made.matrix)
+    return Task("cohort", made.matrix, made.sites, made.pairs, targets, held, made.planted)
 
 
 # --- methods --------------------------------------------------------------------------------------

@@ -38,12 +38,13 @@ FOLDERS = (
 class Problem:
     """Records, codes and known relations.
 
-    name : "visits" or "medicare".
+    name : "visits", "medicare", or one of `benchmarks.problems_made`.
     Z : (n, p) CSR of float32 zeros and ones, one row a record; no row is empty.
     codes : p names with their vocabulary, such as "PheCode:290.1", "RXNORM:1191", "CCS:47".
     sites : (n,) name of the site of each record.
     patients : (n,) patient of each record, or None where a record is a patient of its own.
     pairs : known relations, columns code1, code2, relation; both codes are in `codes`.
+    theta : (p, p) the couplings that records were drawn from, in ±1 coordinates, where known.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Problem:
     sites: np.ndarray
     patients: np.ndarray | None
     pairs: pd.DataFrame
+    theta: np.ndarray | None = None
 
 
 def data_root() -> Path:

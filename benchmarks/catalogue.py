@@ -1,0 +1,98 @@
+"""The races there are: problems, methods, and which methods are compared with which.
+
+Standard library alone: the runner imports this, and must stay small (see `benchmarks.race`).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+PROBLEMS = {
+    "visits": "emergency visits (real)",
+    "medicare": "Medicare windows (synthetic claims)",
+    "cohort-50th": "synthetic hospitals, 1/50 of the paper's patients",
+    "cohort-20th": "synthetic hospitals, 1/20 of the paper's patients",
+    "cohort-5th": "synthetic hospitals, 1/5 of the paper's patients",
+    "simulation-50": "the paper's simulation, p = 50",
+    "simulation-200": "the paper's simulation, p = 200",
+}
+# A method that passes the limit on the smaller problem is not tried on the larger one.
+SMALLER = {"cohort-20th": "cohort-50th", "cohort-5th": "cohort-20th"}
+
+Where = Literal["pooled", "stay", "hub"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One method with its options.
+
+    module : has ``run(problem, rng, **options) -> Result``.
+    label : the row in the tables; entries with one label are settings of one method.
+    where : records are pooled in one place, stay at the sites, or are the hub's alone.
+    pairs : whether a model of pairs is fitted; a matrix of counts and its decomposition is none.
+    """
+
+    module: str
+    label: str
+    where: Where = "pooled"
+    pairs: bool = True
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def setting(self) -> str:
+        told = {
+            k: v for k, v in self.options.items() if not isinstance(v, bool)
+        }  # labels tell those
+        return ", ".join(f"{name}={value}" for name, value in told.items())
+
+
+OURS = {"pooled": "Daniel, pooled", "stay": "Daniel, one shot", "hub": "Daniel, hub alone"}
+DIMENSIONS = (25, 50, 100)
+ROUNDS = (1, 5, 20, 50)
+LOCAL_STEPS = (1, 5)  # many make the most of a round, and lead the sites apart
+FEDAVG = "FedAvg on the same loss"
+
+
+def _entry(
+    module: str, label: str, where: Where = "pooled", pairs: bool = True, **options: Any
+) -> Entry:
+    return Entry(f"benchmarks.methods.{module}", label, where, pairs, options)
+
+
+def _each(name: str, option: str, values: tuple[int, ...], *about: Any) -> dict[str, Entry]:
+    options: list[dict[str, Any]] = [{option: value} for value in values]
+    module = name.replace("-", "_")
+    return {f"{name}-{o[option]}": _entry(module, *about, **o) for o in options}
+
+
+METHODS: dict[str, Entry] = {
+    "daniel-pooled": _entry("daniel_pooled", OURS["pooled"]),
+    "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay"),
+    "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub"),
+    **_each("correlation", "d", DIMENSIONS, "correlation SVT", "pooled", False),
+    **_each("ppmi", "d", DIMENSIONS, "PPMI-SVD", "pooled", False),
+    **_each("ppmi-tuned", "d", (50, 200), "PPMI-SVD, options tuned", "pooled", False),
+    **_each("als", "d", DIMENSIONS, "ALS (implicit)"),
+    **_each("word2vec", "d", DIMENSIONS, "word2vec (gensim)"),
+    **_each("rbm", "d", (25, 50), "BernoulliRBM (scikit-learn)"),
+    **_each("logistic-pca", "d", (50,), "logistic PCA, sparse"),
+    "logisticpca-50": _entry("logisticpca_package", "logistic PCA (logisticpca)", d=50),
+    "nodewise-l1": _entry("nodewise", "node-wise logistic regression (scikit-learn)", penalty="l1"),
+    "nodewise-l2": _entry("nodewise", "node-wise logistic regression (scikit-learn)", penalty="l2"),
+    "paper": _entry("paper", "the paper's recipe, plain NumPy", "stay"),
+    "sv-soft": _entry("sv_soft", "SV-Soft", "stay"),
+    "sv-hard": _entry("sv_hard", "SV-Hard", "stay"),
+    "sv-topd": _entry("sv_topd", "SV-Topd", "stay"),
+    "psd-cvx": _entry("psd_cvx", "PSD-Cvx", "stay"),
+    "sv-soft-pooled": _entry("sv_soft", "SV-Soft, pooled", pooled=True),
+    "sv-hard-pooled": _entry("sv_hard", "SV-Hard, pooled", pooled=True),
+    "sv-topd-pooled": _entry("sv_topd", "SV-Topd, pooled", pooled=True),
+    "psd-cvx-pooled": _entry("psd_cvx", "PSD-Cvx, pooled", pooled=True),
+    **{
+        f"fedavg-{rounds}x{steps}": _entry(
+            "fedavg", FEDAVG, "stay", rounds=rounds, local_steps=steps
+        )
+        for rounds in ROUNDS
+        for steps in LOCAL_STEPS
+    },
+}

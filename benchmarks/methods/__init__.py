@@ -1,0 +1,1 @@
+"""Daniel and its peers, one file each: ``run(problem, rng, **options) -> Result``."""

@@ -1,0 +1,12 @@
+"""Logistic PCA on sparse records, with longer steps (`daniel.evaluate.rivals`)."""
+
+import numpy as np
+
+from benchmarks.methods.result import Result, pooled
+from benchmarks.problems import Problem
+from daniel.evaluate.rivals import LogisticPCA
+
+
+def run(problem: Problem, rng: np.random.Generator, *, d: int) -> Result:
+    model = LogisticPCA(min(d, problem.Z.shape[1])).fit(problem.Z)
+    return pooled(problem, embedding=model.embedding_)

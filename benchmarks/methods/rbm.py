@@ -1,0 +1,12 @@
+"""Restricted Boltzmann machine of scikit-learn (`daniel.evaluate.rivals`)."""
+
+import numpy as np
+
+from benchmarks.methods.result import Result, pooled, seed
+from benchmarks.problems import Problem
+from daniel.evaluate.rivals import RBM
+
+
+def run(problem: Problem, rng: np.random.Generator, *, d: int) -> Result:
+    model = RBM(min(d, problem.Z.shape[1]), random_state=seed(rng)).fit(problem.Z)
+    return pooled(problem, embedding=model.embedding_)

@@ -1,0 +1,13 @@
+"""SV-Hard: gradient updates of the whole Theta, small singular values set to zero."""
+
+import numpy as np
+
+from benchmarks.methods import descent
+from benchmarks.methods.result import Result
+from benchmarks.methods.settings import papers
+from benchmarks.problems import Problem
+from daniel.baselines import SVHard
+
+
+def run(problem: Problem, rng: np.random.Generator, *, pooled: bool = False) -> Result:
+    return descent.run(problem, SVHard, pooled=pooled, threshold=papers(problem).threshold)

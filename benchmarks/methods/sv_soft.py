@@ -1,0 +1,13 @@
+"""SV-Soft: gradient updates of the whole Theta, singular values lowered by a threshold."""
+
+import numpy as np
+
+from benchmarks.methods import descent
+from benchmarks.methods.result import Result
+from benchmarks.methods.settings import papers
+from benchmarks.problems import Problem
+from daniel.baselines import SVSoft
+
+
+def run(problem: Problem, rng: np.random.Generator, *, pooled: bool = False) -> Result:
+    return descent.run(problem, SVSoft, pooled=pooled, threshold=papers(problem).threshold)

@@ -1,0 +1,100 @@
+"""docs/benchmarks.md, made from stored results alone.
+
+    python -m benchmarks.page
+
+Races (results/races), growth (results/growth.json) and single measurements (SINGLE) each give a
+section.  What has not been measured is left out, with the command that would measure it.
+"""
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from benchmarks import page_growth, page_races
+from benchmarks.race import OUT as RACES
+from benchmarks.race import ROOT
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+HEAD = """# Benchmarks
+
+Made by `python -m benchmarks.page` from what is stored in [results](../results); every number
+here is copied from there. What a table means for a network of hospitals: [scale.md](scale.md).
+"""
+# File of facts in results -> title, and the command that writes it.
+SINGLE = {
+    "papersize.json": ("The paper's size on one machine", "python -m benchmarks.papersize"),
+}
+
+
+def read(path: Path) -> dict[str, Any] | None:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+
+
+def missing(title: str, command: str) -> list[str]:
+    return [f"## {title}", "", f"Not measured yet: `{command}`.", ""]
+
+
+def facts(title: str, command: str, found: dict[str, Any]) -> list[str]:
+    """A table of names and values; lists of like rows become tables of their own."""
+    rows = {k: v for k, v in found.items() if not isinstance(v, dict | list)}
+    lines = [f"## {title}", "", f"`{command}`", ""]
+    if rows:
+        lines += ["| | |", "|---|---|", *(f"| {k} | {shown(v)} |" for k, v in rows.items()), ""]
+    for name, value in found.items():
+        if isinstance(value, dict):
+            lines += [f"**{name}**: {'; '.join(f'{k} {shown(v)}' for k, v in value.items())}", ""]
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            heads = list(value[0])
+            lines += [f"**{name}**", "", f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+            lines += [f"| {' | '.join(shown(row.get(h, '')) for h in heads)} |" for row in value]
+            lines.append("")
+        elif isinstance(value, list):
+            lines += [f"**{name}**: {', '.join(map(shown, value))}", ""]
+    return lines
+
+
+def shown(value: Any) -> str:
+    """A number with three digits that count, or in full when it is whole; else text."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int) or value == round(value) or abs(value) >= 1000:
+        return f"{round(value):,}"
+    return f"{value:.3g}"
+
+
+def page(results: Path) -> str:
+    """The whole page, for a folder of results."""
+    lines = [HEAD]
+    races = [
+        json.loads(path.read_text("utf-8")) for path in sorted((results / "races").glob("*.json"))
+    ]
+    if races:
+        lines += page_races.section(races)
+    else:
+        lines += missing("Races", "python -m benchmarks.race")
+    growth = read(results / "growth.json")
+    if growth is not None:
+        lines += page_growth.section(growth)
+    else:
+        lines += missing("Growth", "python -m benchmarks.growth")
+    for name, (title, command) in SINGLE.items():
+        found = read(results / name)
+        lines += missing(title, command) if found is None else facts(title, command, found)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--results", type=Path, default=RACES.parent)
+    parser.add_argument("--out", type=Path, default=PAGE)
+    arguments = parser.parse_args()
+    part = arguments.out.with_name(f"{arguments.out.name}.{os.getpid()}.part")
+    part.write_text(page(arguments.results), encoding="utf-8")
+    os.replace(part, arguments.out)
+    print(f"written to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,257 @@
+"""The races as tables and sentences.
+
+A method with several settings stands with the best of them, by mean AUC.  Methods that pool records
+are compared with Daniel pooled, methods whose records stay with Daniel in one shot.
+"""
+
+from collections.abc import Iterable
+from typing import Any
+
+from benchmarks.catalogue import FEDAVG, METHODS, OURS, PROBLEMS
+
+Run = dict[str, Any]
+EXPLANATION = """Every method ran in a process of its own, on the same machine, one after another.
+*AUC*: known pairs of codes against random ones, mean over the relations; methods that give
+couplings are scored by them as well as by cosines, and the better counts. A method with several
+settings shows the one with the best mean AUC, which favours the rivals: Daniel runs with its
+defaults. *Error*: distance of the couplings to those that the records were drawn from. *Time*: of
+the fit, all sites together, without reading and compiling; *ratio*: to Daniel in one shot where
+records stay at their sites, to Daniel pooled where they do not. Each method uses the threads that
+it uses by itself; word2vec has one, since its result would else depend on their timing.
+*Memory*: peak of the whole process. *Bytes*: what one site sends and receives; pooling sends
+records."""
+
+
+def section(races: list[Run]) -> list[str]:
+    lines = ["## Races", "", "`python -m benchmarks.race`", "", EXPLANATION, "", *setup(races)]
+    for name in [n for n in PROBLEMS if any(r["problem"] == n for r in races)]:
+        runs = [r for r in races if r["problem"] == name]
+        facts = runs[0]["facts"]
+        lines += [
+            f"### {PROBLEMS[name]}",
+            "",
+            f"{facts['records']:,} records, {facts['codes']:,} codes, {facts['sites']} sites, "
+            f"{facts['codes_per_record']:.1f} codes in a record, {facts['pairs']:,} known pairs.",
+            "",
+            *table(runs),
+            "",
+            *rounds(runs),
+            *sentences(runs),
+            *unrun(name, runs),
+            "",
+        ]
+    absent = [name for name in PROBLEMS if all(r["problem"] != name for r in races)]
+    if absent:
+        lines += [f"Not raced yet: `python -m benchmarks.race --problems {' '.join(absent)}`.", ""]
+    return lines
+
+
+def setup(races: list[Run]) -> list[str]:
+    """Machine and versions; all that occur, when they differ."""
+    machines = dict.fromkeys(
+        f"{r['machine']['processor']}, {r['machine']['cores']} cores, "
+        f"{r['machine']['memory_gb']:.0f} GB" + _threads(r["machine"]["threads"])
+        for r in races
+    )
+    packages: dict[str, set[str]] = {}
+    for run in races:
+        for name, version in run["versions"].items():
+            packages.setdefault(name, set()).add(version)
+    said = ", ".join(f"{name} {' / '.join(sorted(v))}" for name, v in packages.items())
+    commits = ", ".join(dict.fromkeys(r["commit"] for r in races))
+    return [f"Machine: {'; '.join(machines)}. Versions: {said}. Commit {commits}.", ""]
+
+
+def unrun(problem: str, runs: list[Run]) -> list[str]:
+    """What of the catalogue has not been tried here."""
+    names = [name for name in METHODS if all(r["method"] != name for r in runs)]
+    if not names:
+        return []
+    command = f"python -m benchmarks.race --problems {problem} --methods {' '.join(names)}"
+    return ["", f"Not raced yet: `{command}`."]
+
+
+def _threads(threads: dict[str, str | None]) -> str:
+    set_ = [f"{name}={value}" for name, value in threads.items() if value]
+    return f" ({', '.join(set_)})" if set_ else ""
+
+
+# --- which runs count -----------------------------------------------------------------------------
+
+
+def best(runs: Iterable[Run]) -> list[Run]:
+    """One run of each method: done before others, the highest mean AUC, the least error."""
+    found: dict[str, Run] = {}
+    for run in runs:
+        old = found.get(run["label"])
+        if old is None or _merit(run) > _merit(old):
+            found[run["label"]] = run
+    return sorted(found.values(), key=_merit, reverse=True)
+
+
+def _merit(run: Run) -> tuple[bool, float, float]:
+    if run["status"] != "done":
+        return False, 0.0, 0.0
+    return True, run["auc"], -run.get("error", 0.0)
+
+
+def ours(runs: Iterable[Run], run: Run) -> Run | None:
+    """The run of Daniel that another is compared with."""
+    label = OURS["stay" if run["where"] == "stay" else "pooled"]
+    return next((r for r in runs if r["label"] == label and r["status"] == "done"), None)
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def table(runs: list[Run]) -> list[str]:
+    done = [r for r in runs if r["status"] == "done"]
+    relations = list(dict.fromkeys(name for r in done for name in r["relations"]))
+    relations = relations if len(relations) > 1 else []
+    errors = any("error" in r for r in done)
+    heads = ["method", "setting", "AUC", *relations, *(["error"] if errors else [])]
+    heads += ["time", "ratio", "memory", "bytes", "rounds"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for run in best(runs):
+        cells = _quality(run, relations, errors=errors) + _cost(run, ours(runs, run))
+        lines.append(f"| {run['label']} | {run['setting']} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _quality(run: Run, relations: list[str], *, errors: bool) -> list[str]:
+    if run["status"] != "done":
+        return ["–"] * (1 + len(relations) + errors)
+    cells = [f"{run['auc']:.3f}", *(f"{run['relations'][r]['auc']:.3f}" for r in relations)]
+    if errors:
+        cells.append(f"{run['error']:.3f}" if "error" in run else "–")
+    return cells
+
+
+def _cost(run: Run, mine: Run | None) -> list[str]:
+    if run["status"] != "done":
+        return [run["reason"], "–", "–", "–", "–"]
+    ratio = "–" if mine is None else times(run["seconds"] / mine["seconds"])
+    sent = "–" if run["where"] == "hub" else size(run["bytes_sent"])
+    if run["where"] == "pooled":
+        sent = f"records, {sent}"
+    trips = str(run["rounds"]) if run["where"] == "stay" else "–"
+    return [seconds(run["seconds"]), ratio, f"{run['memory_mb']:,} MB", sent, trips]
+
+
+def rounds(runs: list[Run]) -> list[str]:
+    """What more rounds of averaging bring, beside Daniel's one."""
+    averaged = [r for r in runs if r["label"] == FEDAVG and r["status"] == "done"]
+    one = [r for r in runs if r["label"] == OURS["stay"] and r["status"] == "done"]
+    if not averaged or not one:
+        return []
+    lines = ["| federated fit | rounds | bytes of a site | time | AUC | error |", "|---" * 6 + "|"]
+    for run in [*one, *sorted(averaged, key=lambda r: (r["rounds"], r["setting"]))]:
+        error = f"{run['error']:.3f}" if "error" in run else "–"
+        lines.append(
+            f"| {_named(run)} | {run['rounds']} | {size(run['bytes_sent'])} | "
+            f"{seconds(run['seconds'])} | {run['auc']:.3f} | {error} |"
+        )
+    return [*lines, ""]
+
+
+# --- sentences ------------------------------------------------------------------------------------
+
+
+def sentences(runs: list[Run]) -> list[str]:
+    """Where Daniel is first, and where it is not."""
+    alone = [r["label"] for r in best(runs) if ours(runs, r) is None]
+    if alone:
+        return [f"There is no result of Daniel to compare with {', '.join(alone)}."]
+    quality, slower = quality_losses(runs), time_losses(runs)
+    lines = ["Daniel is first in quality." if not quality else "Where Daniel is not first:"]
+    lines += [f"- {loss}" for loss in quality]
+    if slower:
+        lines += ["", "Where Daniel is not the fastest:", *(f"- {loss}" for loss in slower)]
+    else:
+        lines += ["", "Of the methods that fit a model of pairs Daniel is the fastest."]
+    factors = decompositions(runs)
+    if factors:
+        lines += ["", f"Against decompositions of a matrix of counts: {'; '.join(factors)}."]
+    away = [r for r in best(runs) if r["status"] != "done"]
+    if away:
+        said = "; ".join(f"{r['label']} ({r['reason']})" for r in away)
+        lines += ["", f"Not finished, and so not compared: {said}."]
+    return lines
+
+
+def _named(run: Run) -> str:
+    return f"{run['label']}, {run['setting']}".removesuffix(", ")
+
+
+def peers(runs: Iterable[Run]) -> list[Run]:
+    return [r for r in runs if r["status"] == "done" and r["label"] not in OURS.values()]
+
+
+def quality_losses(runs: list[Run]) -> list[str]:
+    """Columns in which a peer did better than the Daniel it is compared with.
+
+    Any setting of a peer counts, in mean AUC, in a relation, in error; the best one is named.
+    """
+    found: dict[tuple[str, str], tuple[float, str]] = {}
+    for run in peers(runs):
+        mine = ours(runs, run)
+        assert mine is not None
+        for column, theirs, own, gap in _columns(run, mine):
+            key = (column, run["label"])
+            if gap > max(0.0, found.get(key, (0.0, ""))[0]):
+                found[key] = gap, f"{column}: {_named(run)} {theirs:.3f}, {mine['label']} {own:.3f}"
+    order = {column: i for i, column in enumerate(dict.fromkeys(column for column, _ in found))}
+    ranked = sorted(found.items(), key=lambda item: (order[item[0][0]], -item[1][0]))
+    return [text for _, (_, text) in ranked]
+
+
+def _columns(run: Run, mine: Run) -> Iterable[tuple[str, float, float, float]]:
+    """(column, theirs, ours, by how much theirs is better)."""
+    yield "mean AUC", run["auc"], mine["auc"], run["auc"] - mine["auc"]
+    if len(mine["relations"]) > 1:
+        for name in [r for r in mine["relations"] if r in run["relations"]]:
+            theirs, own = run["relations"][name]["auc"], mine["relations"][name]["auc"]
+            yield name, theirs, own, theirs - own
+    if "error" in run and "error" in mine:
+        yield "error", run["error"], mine["error"], mine["error"] - run["error"]
+
+
+def time_losses(runs: list[Run]) -> list[str]:
+    """Methods that fit a model of pairs, in the setting of the table, and are faster."""
+    out = []
+    for run in peers(best(runs)):
+        mine = ours(runs, run)
+        if mine is not None and run["pairs"] and run["seconds"] < mine["seconds"]:
+            ratio = times(run["seconds"] / mine["seconds"])
+            out.append(f"{run['label']} takes {ratio} the time of {mine['label']}")
+    return out
+
+
+def decompositions(runs: list[Run]) -> list[str]:
+    """The factor in time between Daniel and methods that fit no model of pairs."""
+    out = []
+    for run in best(runs):
+        mine = ours(runs, run)
+        if run["pairs"] or mine is None or run["status"] != "done":
+            continue
+        factor = times(mine["seconds"] / run["seconds"])
+        out.append(f"{mine['label']} takes {factor} the time of {run['label']}")
+    return out
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def seconds(value: float) -> str:
+    return f"{value:.2f} s" if value < 10 else f"{value:,.0f} s"
+
+
+def times(value: float) -> str:
+    return f"{value:.2f} ×" if value < 10 else f"{value:,.0f} ×"
+
+
+def size(count: float) -> str:
+    for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= scale:
+            return f"{count / scale:.1f} {unit}"
+    return f"{count:.0f} B"

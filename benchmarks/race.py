@@ -1,0 +1,233 @@
+"""The races: every method on every problem, each in a process of its own.
+
+    python -m benchmarks.race                                    everything that is not there yet
+    python -m benchmarks.race --problems visits --methods daniel-pooled ppmi-50 --limit 300
+
+For each run results/races/ holds one JSON: time, peak memory, bytes sent, known-pair AUC and error
+to the truth, with configuration, machine, versions and commit.  A run that passes the limit stands
+there as such, and so does one that fails.  Results with the same configuration are kept, so that an
+interrupted race goes on where it stopped; failures are tried again.  `python -m benchmarks.page`
+makes the page.
+
+The standard library alone is imported here: a process counts the memory of the one that started it
+in its own peak.
+"""
+
+import argparse
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from benchmarks.catalogue import METHODS, PROBLEMS, SMALLER, Entry
+
+ROOT = Path(__file__).resolve().parents[1]
+OUT = ROOT / "results" / "races"
+PROBLEM_FILES = ROOT / "build" / "problems"
+FORMAT = 1
+LIMIT, MEMORY = 600.0, 12.0  # seconds, GB
+PACKAGES = (
+    *("daniel", "numpy", "scipy", "scikit-learn", "numba"),
+    *("gensim", "implicit", "logisticpca"),
+)
+OVER = "over the limit"
+
+
+def prepare(name: str, folder: Path) -> dict[str, Any] | None:
+    """What a problem's file holds; it is made if it is not there.  None when it cannot be made."""
+    about = folder / f"{name}.json"
+    if not about.exists():
+        command = [sys.executable, "-m", "benchmarks.problems_file", name, str(folder)]
+        made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        if made.returncode:
+            lines = made.stderr.strip().splitlines() or ["no reason given"]
+            print(f"{name} is left out: {lines[-1]}")
+            return None
+    return dict(json.loads(about.read_text()))
+
+
+def machine() -> dict[str, Any]:
+    """Processor, cores, memory, and the threads that were allowed."""
+    model = platform.processor()
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.exists():
+        lines = cpuinfo.read_text().splitlines()
+        model = next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    threads = {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "DANIEL_NUM_THREADS")}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return {"processor": model, "cores": cores, "memory_gb": round(memory, 1), "threads": threads}
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found
+
+
+def commit() -> str:
+    """The commit of the code, with + when files differ from it."""
+    call = ["git", "-C", str(ROOT)]
+    try:
+        head = subprocess.run([*call, "rev-parse", "HEAD"], capture_output=True, text=True)
+        changed = subprocess.run([*call, "status", "--porcelain"], capture_output=True, text=True)
+    except OSError:
+        return ""
+    return head.stdout.strip()[:12] + ("+" if changed.stdout.strip() else "")
+
+
+def config(problem: str, facts: dict[str, Any], entry: Entry) -> dict[str, Any]:
+    """What makes two runs the same."""
+    return {
+        "format": FORMAT,
+        "problem": problem,
+        "sha256": facts["sha256"],
+        "module": entry.module,
+        "options": dict(entry.options),
+    }
+
+
+def stored(path: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError):
+        return None
+
+
+def kept(old: dict[str, Any] | None, wanted: dict[str, Any], limit: float) -> bool:
+    """Whether a stored result answers: same configuration, not failed, limit not raised."""
+    if old is None or old.get("config") != wanted or old["status"] == "failed":
+        return False
+    return old["status"] == "done" or old["limit"] >= limit
+
+
+def write(path: Path, content: dict[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.{os.getpid()}.part")
+    part.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    os.replace(part, path)
+
+
+def measure(file: Path, entry: Entry, limit: float, memory: float) -> dict[str, Any]:
+    """Run one method on the file of a problem: what it found, with the peak memory of wait4."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "found.json"
+        options = json.dumps(dict(entry.options))
+        child = subprocess.Popen(
+            [
+                *(sys.executable, "-m", "benchmarks.race_one", file, entry.module, options, out),
+                *("--limit", str(limit), "--memory", str(memory)),
+            ],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert child.stderr is not None
+            said = child.stderr.read().strip().splitlines()
+            _, status, used = os.wait4(child.pid, 0)
+            child.returncode = os.waitstatus_to_exitcode(status)
+        finally:
+            if child.returncode is None:  # interrupted
+                child.kill()
+        found = {"memory_mb": round(used.ru_maxrss / 1024)}
+        if child.returncode == -signal.SIGALRM:
+            return found | {"status": OVER, "reason": f"more than {limit:g} s"}
+        if child.returncode < 0:
+            name = signal.Signals(-child.returncode).name
+            return found | {"status": "failed", "reason": f"the process ended by {name}"}
+        if child.returncode:
+            reason = said[-1][:300] if said else f"exit code {child.returncode}"
+            return found | {"status": "failed", "reason": reason}
+        return found | dict(json.loads(out.read_text()))
+
+
+def race(
+    problem: str,
+    names: Sequence[str],
+    *,
+    methods: dict[str, Entry] = METHODS,
+    out: Path = OUT,
+    files: Path = PROBLEM_FILES,
+    limit: float = LIMIT,
+    memory: float = MEMORY,
+    again: bool = False,
+) -> None:
+    """All named methods on one problem; one file each."""
+    facts = prepare(problem, files)
+    if facts is None:
+        return
+    about = {"machine": machine(), "versions": versions(), "commit": commit()}
+    for name in names:
+        entry = methods[name]
+        path = out / f"{problem}.{name}.json"
+        wanted = config(problem, facts, entry)
+        if not again and kept(stored(path), wanted, limit):
+            continue
+        smaller = stored(out / f"{SMALLER.get(problem)}.{name}.json")
+        if smaller is not None and smaller["status"] == OVER and smaller["limit"] >= limit:
+            found = {"status": OVER, "reason": f"{smaller['reason']} on a smaller problem"}
+        else:
+            found = measure(files / f"{problem}.npz", entry, limit, memory)
+        result = {
+            "problem": problem,
+            "facts": facts,
+            "method": name,
+            "label": entry.label,
+            "setting": entry.setting,
+            "where": entry.where,
+            "pairs": entry.pairs,
+            **found,
+            "limit": limit,
+            "config": wanted,
+            **about,
+        }
+        write(path, result)
+        print(line(result), flush=True)
+
+
+def line(result: dict[str, Any]) -> str:
+    """A result in one line."""
+    head = f"{result['problem']:15s} {result['method']:18s} "
+    if result["status"] != "done":
+        return head + f"{result['status']}: {result['reason']}"
+    error = f", error {result['error']:.3f}" if "error" in result else ""
+    return head + (
+        f"{result['seconds']:8.2f} s {result['memory_mb']:6,} MB, AUC {result['auc']:.3f}{error}"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--problems", nargs="+", choices=list(PROBLEMS), default=list(PROBLEMS))
+    parser.add_argument("--methods", nargs="+", choices=list(METHODS), default=list(METHODS))
+    parser.add_argument("--limit", type=float, default=LIMIT, help="seconds of one run")
+    parser.add_argument("--memory", type=float, default=MEMORY, help="GB of one run")
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--again", action="store_true", help="also what is there already")
+    arguments = parser.parse_args()
+    for problem in arguments.problems:
+        race(
+            problem,
+            arguments.methods,
+            out=arguments.out,
+            limit=arguments.limit,
+            memory=arguments.memory,
+            again=arguments.again,
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""The methods of the races: all run, and those written here do what they say."""
+
+from dataclasses import replace
+from importlib import import_module
+
+import numpy as np
+import pytest
+
+from benchmarks import race_one
+from benchmarks.catalogue import METHODS
+from benchmarks.methods import daniel_one_shot, fedavg, nodewise, paper
+from benchmarks.methods.result import bytes_of_records, hub_rows
+from benchmarks.problems_made import simulation
+from daniel import Daniel
+from daniel.core.ising import reference_conditional
+from daniel.core.records import records_from
+from daniel.errors import MissingDependencyError
+from daniel.simulation.design import Cell
+
+ONE_OF_EACH = {entry.label: entry for entry in METHODS.values()}
+
+
+@pytest.mark.parametrize("label", list(ONE_OF_EACH))
+def test_every_method_runs(label):
+    entry = ONE_OF_EACH[label]
+    problem = race_one.tiny(truth=False)
+    try:
+        found = import_module(entry.module).run(problem, np.random.default_rng(0), **entry.options)
+    except MissingDependencyError as error:
+        pytest.skip(str(error))
+    assert found.embedding.shape[0] == 20
+    assert np.isfinite(found.embedding).all()
+    assert (found.bytes_sent > 0) == (entry.where != "hub")
+    if entry.where == "pooled":
+        assert found.bytes_sent == bytes_of_records(problem)
+
+
+def test_the_papers_recipe_is_that_of_the_package():
+    problem = simulation("x", Cell(600, 20, 2, 0.2))
+    problem = replace(problem, sites=np.where(np.arange(600) < 300, "a", "b"))
+    found = paper.run(problem, np.random.default_rng(0))
+    model = Daniel(2, recipe="paper", step_size=0.1, max_iter=50).fit(
+        problem.Z, sites=problem.sites
+    )
+    assert found.theta == pytest.approx(model.U_ @ model.V_.T, abs=1e-8)
+
+
+def test_a_step_that_diverges_gives_way_to_a_smaller_one(monkeypatch):
+    tried = []
+
+    def one_shot(problem, said, eta):
+        tried.append(eta)
+        if eta > 0.001:
+            raise np.linalg.LinAlgError
+        return np.ones((20, 1)), np.ones((20, 1))
+
+    monkeypatch.setattr(paper, "one_shot", one_shot)
+    found = paper.run(race_one.tiny(truth=False), np.random.default_rng(0))
+    assert tried == [0.01, 0.003, 0.001]
+    assert found.seconds < 1
+
+
+def test_node_wise_coefficients_become_couplings():
+    rng = np.random.default_rng(0)
+    W = rng.standard_normal((6, 6))
+    W = W + W.T
+    np.fill_diagonal(W, 0)
+    b = rng.standard_normal(6)
+    Z = rng.integers(0, 2, (50, 6))
+    expected = 1 / (1 + np.exp(-(b + Z @ W)))
+    assert reference_conditional(nodewise.couplings(W, b), 2 * Z - 1) == pytest.approx(expected)
+
+
+def test_averaging_equal_sites_is_one_site():
+    problem = race_one.tiny(truth=False)
+    records = records_from(problem.Z)
+
+    def averaged(parts):
+        sites = fedavg.objectives(parts, 3, np.random.default_rng(0), tied=False)
+        # Two sites share coordinates and penalty of twice the records: take those of one.
+        sites = [replace(site, coords=one.coords, penalty=one.penalty) for site in sites]
+        return fedavg.average(sites, 3, 4, 2, np.random.default_rng(1))
+
+    (one,) = fedavg.objectives([records], 3, np.random.default_rng(0), tied=False)
+    assert averaged([records, records]) == pytest.approx(averaged([records]), abs=1e-6)
+
+
+def test_more_rounds_of_averaging_lower_the_loss_of_all():
+    problem = simulation("x", Cell(800, 20, 2, 0.3))
+    site = problem.sites.astype(int)
+    parts = records_from(problem.Z, site=site, n_sites=site.max() + 1).by_site()
+    sites = fedavg.objectives(parts, 4, np.random.default_rng(0), tied=True)
+
+    def loss(rounds):
+        U = fedavg.average(sites, 4, rounds, 1, np.random.default_rng(1))
+        return np.mean([s(U.ravel())[0] for s in sites])
+
+    assert loss(8) < loss(2) < loss(0)
+
+
+def test_bytes():
+    assert daniel_one_shot.bytes_of(10, 2) == (80 + 8 + 240) + (220 + 240 + 10 + 16)
+    problem = race_one.tiny(truth=False)
+    assert hub_rows(problem).sum() == 60
+    present = int(problem.Z[60:].sum())
+    assert bytes_of_records(problem) == 4 * present + 4 * 60

@@ -1,0 +1,191 @@
+"""The page of the benchmarks: made from results, losses and gaps included."""
+
+import json
+
+import numpy as np
+import pytest
+
+from benchmarks import growth, page, page_races
+
+FACTS = {"records": 1000, "codes": 50, "sites": 3, "codes_per_record": 4.0, "pairs": 20}
+MACHINE = {"processor": "P", "cores": 2, "memory_gb": 8.0, "threads": {"OMP_NUM_THREADS": None}}
+
+
+def result(label, auc=0.8, seconds=2.0, **changes):
+    about = {
+        "problem": "visits",
+        "facts": FACTS,
+        "method": label,
+        "label": label,
+        "setting": "",
+        "where": "pooled",
+        "pairs": True,
+        "status": "done",
+        "seconds": seconds,
+        "memory_mb": 100,
+        "bytes_sent": 5_000_000,
+        "rounds": 1,
+        "auc": auc,
+        "relations": {"a": {"auc": auc + 0.05}, "b": {"auc": auc - 0.05}},
+        "machine": MACHINE,
+        "versions": {"daniel": "1"},
+        "commit": "abc",
+    }
+    return about | changes
+
+
+POOLED = result("Daniel, pooled", 0.9, 2.0)
+ONE_SHOT = result("Daniel, one shot", 0.85, 4.0, where="stay")
+
+
+def text(*races):
+    return "\n".join(page_races.section([POOLED, ONE_SHOT, *races]))
+
+
+def row(page_text, label):
+    (line,) = [line for line in page_text.splitlines() if line.startswith(f"| {label} |")]
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_peer_stands_with_its_best_setting_and_its_ratio_to_the_right_daniel():
+    found = text(
+        result("peer", 0.70, 1.0, setting="d=25"),
+        result("peer", 0.75, 30.0, setting="d=50"),
+        result("site peer", 0.5, 40.0, where="stay", rounds=7),
+    )
+    peer = row(found, "peer")
+    assert peer[1:] == [
+        *("d=50", "0.750", "0.800", "0.700"),
+        *("30 s", "15 ×", "100 MB", "records, 5.0 MB", "–"),
+    ]
+    assert row(found, "site peer")[5:] == ["40 s", "10 ×", "100 MB", "5.0 MB", "7"]
+    assert "Daniel is first in quality." in found
+    assert "Daniel is the fastest" in found
+
+
+def test_what_is_lost_is_said():
+    found = text(
+        result("good", 0.93, 5.0, setting="d=50"),
+        result("good", 0.91, 5.0, setting="d=25"),
+        result("quick", 0.5, 1.0),
+        result("counts", 0.6, 0.5, pairs=False),
+        result("federated", 0.86, 5.0, where="stay"),
+    )
+    assert "- mean AUC: good, d=50 0.930, Daniel, pooled 0.900" in found
+    assert "- a: good, d=50 0.980, Daniel, pooled 0.950" in found
+    assert "d=25 0.91" not in found
+    assert "- mean AUC: federated 0.860, Daniel, one shot 0.850" in found
+    assert "- quick takes 0.50 × the time of Daniel, pooled" in found
+    assert "counts takes" not in found
+    assert "Daniel, pooled takes 4.00 × the time of counts" in found
+
+
+def test_errors_to_the_truth_are_compared():
+    ours = POOLED | {"error": 0.5}
+    races = [ours, ONE_SHOT | {"error": 0.6}, result("peer", 0.1, error=0.4)]
+    found = "\n".join(page_races.section(races))
+    assert "- error: peer 0.400, Daniel, pooled 0.500" in found
+
+
+def test_runs_that_did_not_end_stay_in_the_table():
+    late = result("late") | {"status": "over the limit", "reason": "more than 600 s"}
+    broken = result("broken") | {"status": "failed", "reason": "ValueError: x"}
+    for key in ("auc", "relations", "seconds"):
+        late.pop(key), broken.pop(key)
+    found = text(late, broken)
+    assert row(found, "late")[2:6] == ["–", "–", "–", "more than 600 s"]
+    assert "ValueError: x" in row(found, "broken")
+    assert "Not finished, and so not compared: late (more than 600 s); broken" in found
+
+
+def test_without_daniel_nothing_is_claimed():
+    found = "\n".join(page_races.section([result("peer", 0.1)]))
+    assert "no result of Daniel" in found
+    assert "first" not in found
+
+
+def test_rounds_of_averaging_stand_beside_the_one_exchange():
+    averaged = [
+        result(
+            page_races.FEDAVG, 0.7 + k / 1000, 3.0, where="stay", rounds=k, setting=f"rounds={k}"
+        )
+        for k in (20, 5)
+    ]
+    lines = text(*averaged).splitlines()
+    table = lines[
+        lines.index("| federated fit | rounds | bytes of a site | time | AUC | error |") :
+    ]
+    assert [line.split("|")[2].strip() for line in table[2:5]] == ["1", "5", "20"]
+
+
+def test_an_empty_folder_gives_the_commands(tmp_path):
+    found = page.page(tmp_path)
+    for command in ("race", "growth", "papersize"):
+        assert f"`python -m benchmarks.{command}`" in found
+
+
+def test_the_page_holds_what_is_stored(tmp_path):
+    (tmp_path / "races").mkdir()
+    for run in (POOLED, ONE_SHOT):
+        (tmp_path / "races" / f"{run['label']}.json").write_text(json.dumps(run))
+    (tmp_path / "growth.json").write_text(json.dumps(grown()))
+    facts = {"seconds": 12.3456, "memory MB": 2048, "steps": [{"step": "start", "s": 1.5}]}
+    (tmp_path / "papersize.json").write_text(json.dumps(facts))
+    found = page.page(tmp_path)
+    assert "| seconds | 12.3 |" in found
+    assert "| memory MB | 2,048 |" in found
+    assert "| start | 1.5 |" in found
+    assert "| sweep | 1.00 ± 0.00 | 1.00 ± 0.00 | 1.00 ± 0.00 |" in found
+    assert "| 100 Gflop/s |" in found
+    assert "Not measured yet" not in found
+
+
+SIZES = {"n": (10, 20, 40, 80), "p": (5, 10, 20, 40), "d": (1, 2, 4)}
+
+
+def grown():
+    """Growth of a machine that makes 100 Gflop/s and nothing else."""
+    rows = [
+        point
+        | {"sweep": 6 * point["n"] * point["p"] * point["d"] / 1e11}
+        | {"answer": 2 * point["n"] * point["p"] * (point["d"] + 3) / 1e11}
+        | {"exchange": point["n"] * point["p"] ** 2 * 1e-6}
+        for point in growth.points(SIZES)
+    ]
+    return {
+        "points": rows,
+        "exponents": growth.exponents(rows, SIZES),
+        "model": growth.cost_model(rows),
+        "machine": MACHINE,
+        "commit": "abc",
+    }
+
+
+def test_exponents_and_cost_model_find_what_was_put_in():
+    found = grown()
+    assert len(found["points"]) == 9  # 4 + 4 + 3, the base once
+    assert found["exponents"]["exchange"]["p"]["exponent"] == pytest.approx(2)
+    assert found["exponents"]["sweep"]["d"]["exponent"] == pytest.approx(1)
+    assert 0 < found["exponents"]["answer"]["d"]["exponent"] < 1
+    flop, entry = found["model"]["answer"]["seconds"].values()
+    assert flop == pytest.approx(1e-11)
+    assert entry == pytest.approx(6e-11)
+    assert found["model"]["answer"]["worst"] < 1e-6
+    assert growth.predicted(found["model"], "sweep", 1e6, 1e3, 100) == pytest.approx(6.0)
+
+
+def test_the_standard_error_is_that_of_linear_regression():
+    from scipy.stats import linregress
+
+    rng = np.random.default_rng(0)
+    x = np.array([1.0, 2.0, 4.0, 8.0])
+    y = x**1.3 * np.exp(0.1 * rng.standard_normal(4))
+    slope, error = growth.exponent(x, y)
+    expected = linregress(np.log(x), np.log(y))
+    assert (slope, error) == pytest.approx((expected.slope, expected.stderr))
+
+
+def test_growth_records_have_the_codes_they_should():
+    records = growth.make_records(500, 200, 0)
+    assert (records.n, records.p) == (500, 200)
+    assert 10 < records.indices.size / records.n <= growth.CODES_PER_RECORD

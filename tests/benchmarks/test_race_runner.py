@@ -1,0 +1,152 @@
+"""The runner of the races: every run is a row, whatever happens; what is there is kept."""
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import problems_file, race, race_one
+from benchmarks.catalogue import Entry
+from benchmarks.methods.result import Result
+
+HERE = Path(__file__).parent
+FAILED = {"status": "failed", "reason": "-"}
+
+
+def entry(**options):
+    return Entry("racing_fakes", "a fake", options=options)
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with the file of a small problem, which processes find the fakes from."""
+    monkeypatch.setenv("PYTHONPATH", f"{HERE}:{race.ROOT}")
+    problem = replace(race_one.tiny(truth=False), name="small")
+    problems_file.write(problem, tmp_path / "problems")
+    return tmp_path
+
+
+def results(place):
+    found = {path.stem: json.loads(path.read_text()) for path in (place / "out").glob("*.json")}
+    return {name.removeprefix("small."): result for name, result in found.items()}
+
+
+def run(place, methods, **options):
+    where = {"out": place / "out", "files": place / "problems"}
+    race.race("small", list(methods), methods=methods, **where, **options)
+    return results(place)
+
+
+def test_failures_and_late_runs_are_rows_and_a_second_race_does_what_is_missing(place):
+    log = place / "log"
+    methods = {"good": entry(what="hungry", log=str(log)), "bad": entry(what="fails")}
+    run(place, methods)
+    methods["late"] = entry(what="sleeps")
+    found = run(place, {"late": methods["late"]}, limit=0.5)
+    assert found["good"]["status"] == "done"
+    assert (found["good"]["bytes_sent"], found["good"]["rounds"]) == (7, 3)
+    assert 450 < found["good"]["memory_mb"] < 1500  # packages, and 305 MB of ones
+    assert found["good"]["commit"] and found["good"]["versions"]["numpy"] == np.__version__
+    assert found["bad"]["status"] == "failed"
+    assert found["bad"]["reason"] == "ValueError: no such luck"
+    assert found["late"]["status"] == "over the limit"
+    assert found["late"]["reason"] == "more than 0.5 s"
+    ran = log.read_text()
+    again = run(place, {name: methods[name] for name in ("good", "late")}, limit=0.5)
+    assert again == found
+    assert log.read_text() == ran
+    assert not list(place.glob("out/*.part"))
+
+
+def test_what_is_kept():
+    config = race.config("visits", {"sha256": "x"}, entry(d=5))
+    done = {"config": config, "status": "done", "limit": 5.0}
+    assert race.kept(done, config, 10.0)
+    assert not race.kept(None, config, 10.0)
+    assert not race.kept(done | {"status": "failed"}, config, 10.0)
+    over = done | {"status": race.OVER}
+    assert race.kept(over, config, 5.0)
+    assert not race.kept(over, config, 10.0)  # a longer limit is a new chance
+    for other in (
+        race.config("visits", {"sha256": "y"}, entry(d=5)),
+        race.config("visits", {"sha256": "x"}, entry(d=6)),
+        race.config("medicare", {"sha256": "x"}, entry(d=5)),
+    ):
+        assert not race.kept(done, other, 5.0)
+
+
+def test_a_method_too_slow_for_the_smaller_problem_is_not_tried_on_the_larger(place, monkeypatch):
+    monkeypatch.setattr(race, "SMALLER", {"small": "smaller"})
+    calls = []
+    monkeypatch.setattr(race, "measure", lambda *_: calls.append(1) or FAILED)
+    late = {"status": race.OVER, "reason": "more than 5 s", "limit": 5.0}
+    race.write(place / "out" / "smaller.m.json", late)
+    assert run(place, {"m": entry()}, limit=5.0)["m"]["status"] == race.OVER
+    assert not calls
+    run(place, {"m": entry()}, limit=6.0)
+    assert calls
+
+
+def test_a_torn_result_is_no_result(tmp_path):
+    path = tmp_path / "a.json"
+    assert race.stored(path) is None
+    path.write_text('{"status": "do')
+    assert race.stored(path) is None
+
+
+def test_a_problem_that_cannot_be_made_is_left_out(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(race.sys, "executable", "false")
+    assert race.prepare("no such problem", tmp_path) is None
+    assert "left out" in capsys.readouterr().out
+
+
+def test_the_runner_stays_small():
+    """Its memory would count in the peak of every run."""
+    code = "import sys, benchmarks.race; print('numpy' in sys.modules)"
+    found = subprocess.run(
+        [sys.executable, "-c", code], cwd=race.ROOT, capture_output=True, text=True, check=True
+    )
+    assert found.stdout.strip() == "False"
+
+
+def test_a_problem_comes_back_from_its_file(tmp_path):
+    problem = replace(race_one.tiny(truth=True), theta=np.arange(400.0).reshape(20, 20))
+    problems_file.write(problem, tmp_path)
+    found = problems_file.read(tmp_path / "tiny.npz")
+    assert np.array_equal(found.Z.toarray(), problem.Z.toarray())
+    assert np.array_equal(found.theta, problem.theta)
+    assert found.codes == problem.codes
+    assert found.sites.tolist() == problem.sites.tolist()
+    assert found.pairs.equals(problem.pairs)
+    facts = json.loads((tmp_path / "tiny.json").read_text())
+    assert (facts["records"], facts["codes"], facts["sites"]) == (120, 20, 2)
+    other = replace(problem, Z=problem.Z[::-1].tocsr())
+    assert problems_file.facts(other)["sha256"] != facts["sha256"]
+    assert problems_file.facts(problem)["sha256"] == facts["sha256"]
+
+
+def test_the_better_of_two_scores_counts_and_the_error_is_a_norm():
+    problem = race_one.tiny(truth=True)
+    theta = np.zeros((20, 20))
+    theta[[0, 1, 2], [3, 4, 5]] = theta[[3, 4, 5], [0, 1, 2]] = 2.0  # the known pairs
+    found = race_one.score(problem, Result(np.eye(20), theta))
+    assert found["score"] == "theta"
+    assert found["auc"] == 1.0
+    assert found["error"] == pytest.approx(np.sqrt(6 * 4.0))
+    vectors = np.eye(20)
+    vectors[[3, 4, 5]] = vectors[[0, 1, 2]]
+    assert race_one.score(problem, Result(vectors, np.zeros((20, 20))))["score"] == "cosine"
+
+
+def test_a_short_run_is_repeated_and_its_own_time_counts():
+    calls = []
+    _, seconds, _ = race_one.timed(lambda: calls.append(1) or Result(seconds=float(len(calls))))
+    assert len(calls) == race_one.REPEATS
+    assert seconds == 2.0  # the median of 1, 2, 3
+    calls.clear()
+    race_one.timed(lambda: calls.append(1) or Result(seconds=100.0))
+    assert len(calls) == 1
