@@ -1,0 +1,199 @@
+"""The paper's size on one machine: `daniel start`, `answer`, `finish` in units of bare products.
+
+    python -m benchmarks.papersize                     writes results/papersize.json
+    python -m benchmarks.papersize --folder DIR        keeps or reuses cohort and sites there
+    python -m benchmarks.papersize --converged         also runs the objective to its end, an hour
+
+906,530 records of 2,142 codes at two hospitals (`daniel cohort --paper`), 200 components.  Every
+step is the command in a process of its own.  One unit is a bare three-product sweep over the hub's
+records, measured on a slice right before and after, in the same run.  The paper's dense way is
+timed on a slice as well, and its 200 iterations are extrapolated.
+"""
+
+import argparse
+import json
+import os
+import platform
+import shutil
+import tempfile
+import time
+from collections.abc import Callable
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks.exchange import Cost, measured
+from benchmarks.problems import PROJECT_ROOT
+from daniel import Daniel
+from daniel.core import natural
+from daniel.data.sitefolder import read_site
+from daniel.federated import protocol
+from daniel.federated.keys import make_key, write_key
+from daniel.study import Codes, Disclosure, Model, Study
+
+OUT = PROJECT_ROOT / "results" / "papersize.json"
+HUB, SITE = "site-1", "site-2"
+COMPONENTS = 200
+SLICE = 8_192  # records of the bare products
+DENSE_ITERATIONS = 200
+CONVERGED_TOL = 1e-7
+
+
+def make_sites(folder: Path) -> None:
+    """A cohort, its two site folders, a study and keys, unless they are there."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / "cohort").is_dir():
+        measured(folder, "cohort", "--paper", "--out", "cohort")
+    names = [line.split("\t")[0] for line in _lines(folder / "cohort" / "truth" / "codes.tsv")]
+    keys = {name: make_key(name) for name in (HUB, SITE)}
+    for name, key in keys.items():
+        (folder / f"{name}.key").unlink(missing_ok=True)
+        write_key(key, folder)
+    roster = tuple(key.public("hub" if name == HUB else "site") for name, key in keys.items())
+    Study(
+        name="paper size",
+        codes=Codes(names=tuple(names[1:])),
+        model=Model(n_components=COMPONENTS),
+        disclosure=Disclosure(release="open"),  # two sites cannot mask each other
+        sites=roster,
+    ).write(folder / "study.toml")
+    for number, name in enumerate((HUB, SITE), 1):
+        source = f"cohort/hospital-{number}"
+        shutil.rmtree(folder / name, ignore_errors=True)
+        measured(folder, "prepare", source, "--study", "study.toml", "--site", name, "--out", name)
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def seconds(work: Callable[[], object], times: int = 5) -> float:
+    """The median time of a piece of work."""
+    took = []
+    for _ in range(times):
+        begin = time.perf_counter()
+        work()
+        took.append(time.perf_counter() - begin)
+    return float(np.median(took))
+
+
+def bare(p: int) -> tuple[float, float]:
+    """Seconds a record of three bare products with COMPONENTS columns, and of one X'R."""
+    rng = np.random.default_rng(0)
+    X, R = (rng.standard_normal((SLICE, p), dtype=np.float32) for _ in range(2))
+    U = rng.standard_normal((p, COMPONENTS), dtype=np.float32)
+
+    def sweep() -> None:
+        A = X @ U
+        M = A @ U.T
+        M.T @ A
+
+    return seconds(sweep) / SLICE, seconds(lambda: X.T @ R) / SLICE
+
+
+def dense(p: int) -> float:
+    """Seconds a record of one gradient in the paper's dense way: ±1 records times all of Theta."""
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1.0, 1.0], (SLICE // 4, p))
+    theta = rng.standard_normal((p, p)) / p
+
+    def gradient() -> None:
+        M = X @ theta
+        B = -1 / (1 + np.exp(2 * X * M))
+        W = X.T @ (X * B)
+        _ = W + W.T
+
+    return seconds(gradient, 3) / len(X)
+
+
+def measure(folder: Path) -> dict[str, Any]:
+    """Times of the three commands, what they are held against, and memory."""
+    hub, site = (read_site(folder / name).shape[0] for name in (HUB, SITE))
+    p = read_site(folder / HUB).shape[1]
+    before = bare(p)
+    costs = {
+        "start": measured(folder, "start", HUB),
+        "own answer": _answer(folder, HUB),
+        "answer": _answer(folder, SITE),
+        "finish": _finish(folder),
+    }
+    sweep, product = np.mean([before, bare(p)], axis=0)
+    unit = sweep * hub
+    at_hub = sum(costs[step].seconds for step in ("start", "own answer", "finish"))
+    paper = dense(p) * hub * DENSE_ITERATIONS
+    rows = [
+        {"step": step, "seconds": cost.seconds, "units": cost.seconds / unit, "MB": cost.memory}
+        for step, cost in costs.items()
+    ]
+    return {
+        "records at the hub": hub,
+        "records at the other site": site,
+        "codes": p,
+        "components": COMPONENTS,
+        "seconds of a bare sweep over the hub (unit)": unit,
+        "hub time in units (at most 60)": at_hub / unit,
+        "hub time / 200 iterations of the dense way, extrapolated (at most 0.025)": at_hub / paper,
+        "answer / bare product X'R over its records (at most 1)": costs["answer"].seconds
+        / (product * site),
+        "largest memory, MB (at most 3,000)": max(cost.memory for cost in costs.values()),
+        "iterations of the finish": Daniel.load(folder / "model").n_iter_,
+        "steps": rows,
+        "machine": {
+            "cores": os.cpu_count(),
+            "Python": platform.python_version(),
+            "numpy": version("numpy"),
+            "daniel": version("daniel"),
+        },
+    }
+
+
+def converged(folder: Path) -> dict[str, Any]:
+    """How far the objective is from what the same solver reaches when it does not stop early."""
+    natural.LOOSER = CONVERGED_TOL / Model().tol
+    study = Study.read(folder / "study.toml")
+    start, *answers = ((folder / f"{name}.daniel").read_bytes() for name in ("start", HUB, SITE))
+    model, _ = protocol.finish(read_site(folder / HUB), study, start, answers)
+    loss, least = (m.loss_curve_[-1] for m in (Daniel.load(folder / "model"), model))
+    return {
+        "loss": loss,
+        "loss when run on": least,
+        "iterations when run on": model.n_iter_,
+        "loss above that, percent (at most 0.5)": 100 * (loss / least - 1),
+    }
+
+
+def _answer(folder: Path, name: str) -> Cost:
+    out = folder / f"{name}.daniel"
+    out.unlink(missing_ok=True)
+    (folder / f"{name}.log").unlink(missing_ok=True)  # a site answers once in an epoch
+    return measured(
+        folder, "answer", name, "start.daniel", "--approve", "benchmark", "--out", out.name
+    )
+
+
+def _finish(folder: Path, model: str = "model") -> Cost:
+    shutil.rmtree(folder / model, ignore_errors=True)
+    answers = [f"{name}.daniel" for name in (HUB, SITE)]
+    return measured(folder, "finish", HUB, "start.daniel", *answers, "--out", model)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("--converged", action="store_true")
+    parser.add_argument("--out", type=Path, default=OUT)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = arguments.folder or Path(place)
+        make_sites(folder)
+        found = measure(folder)
+        print(json.dumps(found, indent=1), flush=True)
+        if arguments.converged:
+            found |= converged(folder)
+    arguments.out.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
+
+
+if __name__ == "__main__":
+    main()
