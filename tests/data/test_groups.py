@@ -67,11 +67,14 @@ def test_the_map_gives_records_of_groups(tmp_path, monkeypatch):
     pd.DataFrame(
         {"patient": patient[rows], "date": months[rows % 5], "code": names[columns]}
     ).to_csv("events.csv", index=False)
-    pd.DataFrame(PARENTS.items()).to_csv("up.csv", index=False, header=["code", "parent"])
+    parents = PARENTS | {"250.29": "250.2", "707": "700"}  # codes that only other sites have
+    pd.DataFrame(parents.items()).to_csv("up.csv", index=False, header=["code", "parent"])
     every_code = Study(codes=Codes(minimum_patients=1))
     prepare("events.csv", every_code, "north", tmp_path / "draft")
     text = run("draft", "--parents", "up.csv", "--vocabulary", "PheCode", "--least", 30)
-    assert "4 groups" in text and 'target = "PheCode"' in text
+    assert "5 groups" in text and 'target = "PheCode"' in text
+    groups = pd.read_csv("groups.csv", dtype=str).set_index("code")["target"]
+    assert (groups["250.29"], groups["707"]) == ("250.2", "700")
     (tmp_path / "study.toml").write_text(f"version = 1\n{text}\n")
     study = Study.load("study.toml")
     assert study.maps == (CodeMap(source=("PheCode",), target="PheCode", file="groups.csv"),)
@@ -89,10 +92,12 @@ def test_wrong_files_and_vocabularies_give_one_sentence(tmp_path, monkeypatch):
     pd.concat([table, table.assign(code="CCS:2")]).to_csv("events.csv", index=False)
     prepare("events.csv", Study(), "north", tmp_path / "draft")
     (tmp_path / "bad.csv").write_text("one\n1\n")
+    (tmp_path / "strange.csv").write_text("code,parent\nCCS:1,CCS:0\n")
     for arguments in (
         ("draft", "--parents", "none.csv", "--vocabulary", "CCS"),
         ("draft", "--parents", "bad.csv", "--vocabulary", "CCS"),
         ("draft", "--parents", "bad.csv", "--vocabulary", "PheCode"),
+        ("draft", "--parents", "strange.csv", "--vocabulary", "CCS"),
     ):
         text = run(*arguments, code=2)
         assert text.startswith("daniel: ") and text.count("\n") == 1

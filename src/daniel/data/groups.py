@@ -47,15 +47,27 @@ def grouped(matrix: CodeMatrix, groups: Sequence[str]) -> CodeMatrix:
 
 
 def write_groups(folder: Path, parents: Path, vocabulary: str, least: int, out: Path) -> str:
-    """Write the groups of a site folder's codes as a map, code and target; the study's entry."""
+    """Write the groups of all codes of a vocabulary as a map, code and target; the study's entry.
+
+    The site's codes and those of the file of parents: other sites have codes that this one lacks.
+    """
     matrix = read_site(folder)
     prefix = f"{vocabulary}:"
     columns = [j for j, code in enumerate(matrix.codes) if code.startswith(prefix)]
     if not columns:
         raise InputError(f"{folder} has no code of {vocabulary!r}: name one of its vocabularies.")
-    codes = tuple(matrix.codes[j].removeprefix(prefix) for j in columns)
-    own = CodeMatrix(sp.csr_array(matrix.Z[:, columns]), codes, matrix.patients)
-    groups = wider(own, _read_parents(parents), least)
+    codes = [matrix.codes[j].removeprefix(prefix) for j in columns]
+    above = _read_parents(parents)
+    if above.keys().isdisjoint(codes):
+        raise InputError(
+            f"{parents} names no parent of a {vocabulary} code of {folder}: expected codes "
+            f"without the vocabulary, such as {codes[0]!r}."
+        )
+    elsewhere = sorted(above.keys() - set(codes))
+    nobody = sp.csr_array((matrix.Z.shape[0], len(elsewhere)), dtype=matrix.Z.dtype)
+    Z = sp.csr_array(sp.hstack([matrix.Z[:, columns], nobody]))
+    codes += elsewhere
+    groups = wider(CodeMatrix(Z, tuple(codes), matrix.patients), above, least)
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(
         [("code", "target"), *zip(codes, groups, strict=True)]
