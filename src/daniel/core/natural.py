@@ -45,6 +45,7 @@ VISIBLE = 1.25  # a hub sees a component that is so many times the noise
 INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
 DAMPING = 8.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
+MISSING_CURVATURE = 0.5  # a code that varies elsewhere, but not at the hub, is damped by so much
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
 LOOSER = 10.0  # stop for them: their loss is so sure that its last digits do not matter
 ROWS = 1024  # of a (p, p) array that are changed at once
@@ -361,14 +362,18 @@ def _anchor(
     options: Options, hub: Records, reference: Records, total: float, start: Start
 ) -> Anchor | None:
     """Damping by coverage: where the reference hardly sees a pair of codes its loss is flat, and
-    the linear correction would run away."""
+    the linear correction would run away.  So it would for a code that is much rarer at the
+    reference than in the study: its variance there, in the study's units, is the curvature.
+    """
     damping = options.damping
     if damping is None:
         damping = DAMPING * (1 - hub.total / total)
     if damping == 0:
         return None
     together = 1 / (1 + SEEN_TOGETHER * expected_together(reference.counts(), reference.total))
-    weight = damping * together.mean(axis=1)
+    share = smoothed_mean(reference.counts(), reference.total)
+    curvature = share * (1 - share) / start.coords.scale**2
+    weight = damping * (together.mean(axis=1) + MISSING_CURVATURE * np.maximum(0, 1 - curvature))
     return Anchor(start.U, start.V, weight.astype(options.dtype))
 
 
