@@ -65,8 +65,8 @@ def test_the_embedding_is_that_of_the_attractions(fitted, kind):
     U, signs = fitted
     found = relatedness(U, signs, kind)
     value, vector = np.linalg.eigh(plain_attraction(U, signs, kind))
-    value, vector = np.maximum(value[::-1][:4], 0), vector[:, ::-1][:, :4]
-    assert found.shape == (8, 4)  # two for each positive component
+    value, vector = np.maximum(value[::-1][:2], 0), vector[:, ::-1][:, :2]
+    assert found.shape == (8, 2)
     np.testing.assert_allclose(found @ found.T, (vector * value) @ vector.T, atol=1e-9)
     np.testing.assert_allclose((found**2).sum(axis=0), value, atol=1e-9)  # largest axes first
 
@@ -80,6 +80,12 @@ def test_substitutes_come_nearer(fitted):
     assert found[2, 3] > plain[2, 3]
 
 
+def test_two_columns_for_a_component_when_there_are_many_codes(fitted, rng):
+    U = rng.normal(size=(40, 2))
+    assert relatedness(U, np.ones(2), np.full(40, -1)).shape == (40, 4)
+    assert relatedness(U[:24], np.ones(2), np.full(24, -1)).shape == (24, 3)
+
+
 def test_the_number_of_columns_can_be_given(fitted):
     assert relatedness(*fitted, KIND, 3).shape == (8, 3)
     assert relatedness(*fitted, KIND, 8).shape == (8, 8)
@@ -87,7 +93,7 @@ def test_the_number_of_columns_can_be_given(fitted):
 
 def test_no_negative_components_or_no_positive_ones(fitted):
     U, _ = fitted
-    assert relatedness(U[:, :2], np.ones(2), KIND).shape == (8, 4)
+    assert relatedness(U[:, :2], np.ones(2), KIND).shape == (8, 2)
     assert relatedness(U[:, 2:], -np.ones(3), KIND).shape == (8, 0)
     assert np.isfinite(relatedness(np.zeros((8, 2)), np.array([1.0, -1.0]), KIND)).all()
 

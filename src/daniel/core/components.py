@@ -16,10 +16,11 @@ NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise l
 NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
 MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
-ATTRACTION_POWER = 0.8  # so that a few very strong couplings do not decide
+ATTRACTION_POWER = 0.9  # so that a few very strong couplings do not decide
 EXCLUSION = 0.5  # share of the exclusion between codes of two kinds that counts
 SUBSTITUTES = 0.15  # share of the attraction within a kind that its exclusions count for
-COLUMNS = 2  # of an embedding for each positive component
+COLUMNS = 2  # of an embedding for each positive component, but not more than one for so many codes:
+CODES_PER_COLUMN = 8
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
 
 
@@ -108,7 +109,7 @@ def relatedness(
 
     U, signs: on principal axes; kind (p,): of each code, -1 when not known.  The rows are the
     leading eigenvectors of the attractions ``max(A_jk, 0)^ATTRACTION_POWER``, j != k: that two
-    codes avoid a third does not relate them.  d None: COLUMNS for each positive component.
+    codes avoid a third does not relate them.  d None: by their number.
 
     A is the positive part of Phi, less EXCLUSION of its negative part, save between codes of one
     kind, say two drugs.  There exclusion is mostly competition for a place in the record, and is
@@ -117,7 +118,8 @@ def relatedness(
     """
     positive, negative = U[:, signs > 0], U[:, signs < 0]
     if d is None:
-        d = COLUMNS * np.count_nonzero(positive.any(axis=0))
+        found = np.count_nonzero(positive.any(axis=0))
+        d = min(COLUMNS * found, max(found, U.shape[0] // CODES_PER_COLUMN))
     attraction = positive @ positive.T
     exclusion = EXCLUSION * (negative @ negative.T)
     for one in np.unique(kind[kind >= 0]):
