@@ -58,7 +58,9 @@ def cliques(adjacent: np.ndarray) -> list[frozenset[int]]:
 
 def attack(sums: Sums) -> list[frozenset[int]]:
     """Guesses at records from the sums of an answer."""
-    together = np.outer(sums.counts, sums.counts) / sums.totals[0] - symmetric(sums.triangle, CODES)
+    together = np.outer(sums.counts, sums.counts) / sums.totals[0] - symmetric(
+        sums.derivative, CODES
+    )
     adjacent = together > 0.5
     np.fill_diagonal(adjacent, False)
     return [clique for clique in cliques(adjacent) if len(clique) >= 3]

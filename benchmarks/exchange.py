@@ -58,18 +58,18 @@ def measured(folder: Path, *arguments: str) -> Cost:
     return Cost(time.monotonic() - begin, processor, used.ru_maxrss / 1024)
 
 
-def events(p: int, seed: int) -> pd.DataFrame:
+def events(p: int, seed: int, records: int = RECORDS) -> pd.DataFrame:
     """One record a patient: half of its codes from one topic, the others from all."""
     rng = np.random.default_rng(seed)
     share = 1 / np.arange(1, p + 1) ** 0.7
     topic = np.arange(p) % TOPICS
     shares = np.array([share * (topic == t) for t in range(TOPICS)])
     shares /= shares.sum(axis=1, keepdims=True)
-    own = rng.integers(TOPICS, size=RECORDS)
+    own = rng.integers(TOPICS, size=records)
     half = CODES_PER_RECORD // 2
     within = [rng.choice(p, half, p=shares[t]) for t in own]
-    codes = np.hstack([within, rng.choice(p, (RECORDS, half), p=share / share.sum())])
-    patient = np.repeat(np.arange(RECORDS), CODES_PER_RECORD)
+    codes = np.hstack([within, rng.choice(p, (records, half), p=share / share.sum())])
+    patient = np.repeat(np.arange(records), CODES_PER_RECORD)
     names = np.array([f"CODE:{j}" for j in range(p)])
     return pd.DataFrame({"patient": patient, "date": "2020-01-01", "code": names[codes.ravel()]})
 

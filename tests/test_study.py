@@ -75,6 +75,9 @@ def test_every_commented_setting_can_be_switched_on(tmp_path):
     ]:
         assert set(part) == {f.name for f in dataclasses.fields(cls)}
     text = re.sub(r"^file = .codes.tsv.$", "", text, flags=re.M)
+    with pytest.raises(ParameterError, match=r"disclosure\.sketch"):
+        load(tmp_path, text)
+    text = re.sub(r"^sketch = .*$", "", text, flags=re.M)  # not with noise
     with pytest.raises(ParameterError, match="hub"):  # a roster of one site needs a hub
         load(tmp_path, text)
     study = load(tmp_path, text.replace('role = "site"', 'role = "hub"'))

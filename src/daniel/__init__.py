@@ -19,6 +19,7 @@ _HOME = {
     "ReleaseError": "daniel.errors",
     "Study": "daniel.study",
     "diagnose": "daniel.diagnosis",
+    "distributed": "daniel.cluster",
 }
 
 __version__ = version("daniel")

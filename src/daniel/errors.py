@@ -8,7 +8,7 @@
     ├── DivergenceError(DanielError, ArithmeticError)    a solver left the finite numbers
     ├── FormatError(DanielError, ValueError)             a file is unreadable, or of another version
     ├── ReleaseError(DanielError, PermissionError)       the gate of a site lets nothing out
-    ├── NetworkError(DanielError, ConnectionError)       a network or one of its sites is silent
+    ├── NetworkError(DanielError, ConnectionError)       a network, a cluster, or a member is silent
     └── MissingDependencyError(DanielError, ImportError) an optional package is not installed
 
 Each also is the built-in exception a reader would expect, so ``except ValueError`` keeps working.
@@ -71,7 +71,7 @@ class ReleaseError(DanielError, PermissionError):
 
 
 class NetworkError(DanielError, ConnectionError):
-    """The network does not answer, or an answer of a site is missing."""
+    """The network or cluster does not answer, or an answer of a site is missing."""
 
 
 class MissingDependencyError(DanielError, ImportError):

@@ -153,6 +153,12 @@ class Disclosure:
     clip: float | Literal["auto"] | None = key(
         None, "Largest norm of one patient's share; auto: twice the median of the hub's.", "auto"
     )
+    sketch: int | None = key(
+        None,
+        "Answer along so many directions, which the start brings, instead of for every pair of "
+        "codes: for thousands of codes. Three times n_components loses little.",
+        300,
+    )
     epsilon: float | None = key(None, "Differential privacy, with `delta`; needs `clip`.", 4.0)
     delta: float = key(1e-6, "Used with `epsilon`.")
 
@@ -218,6 +224,8 @@ class Study:
         """The content as JSON with sorted keys and no blanks: what the hash is taken of."""
         content = {k: v for k, v in asdict(self).items() if k != "folder"}
         content["codes"].pop("file")
+        if self.disclosure.sketch is None:  # other versions of daniel give it the same hash
+            content["disclosure"].pop("sketch")
         for m in content["maps"]:
             for name in LOCAL:
                 m.pop(name)
@@ -311,6 +319,9 @@ def _check_numbers(study: Study) -> None:
         _need(sane, f"disclosure.{name}", "expected above 0")
     _need(0 < d.delta < 1, "disclosure.delta", "expected between 0 and 1")
     _need(d.epsilon is None or d.clip is not None, "disclosure.epsilon", "it needs disclosure.clip")
+    _need(d.sketch is None or d.sketch >= 1, "disclosure.sketch", "expected 1 or more")
+    plain = d.sketch is None or d.epsilon is None
+    _need(plain, "disclosure.sketch", "with disclosure.epsilon noise has directions of its own")
 
 
 def _check_codes(names: tuple[str, ...]) -> None:

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from scipy.stats import chi2
 
 from daniel.core import ising
+from daniel.core import records as records_module
 from daniel.core.coordinates import natural_coordinates, paper_coordinates
 from daniel.core.ising import (
     conditional,
@@ -256,22 +257,27 @@ def test_conditional_against_numpy_in_blocks(kind, rng, plain, monkeypatch):
 # --- (c) sweep = reference, whatever the layout ---------------------------------------------------
 
 
+def many_chunks(monkeypatch):
+    monkeypatch.setattr(records_module, "SMALL_WORK", 0)
+    monkeypatch.setattr(records_module, "CHUNK_ROWS", (1, 8192))
+
+
 def small_blocks(monkeypatch):
-    """Blocks of 16 rows on 3 threads, stripes of 5 codes, sums flushed after every 2 blocks."""
+    """Blocks of at most 16 rows on 3 threads, stripes of 5 codes, flushed after every 2 blocks."""
     monkeypatch.setattr(ising, "BLOCK_BYTES", 1)
-    monkeypatch.setattr(ising, "SMALL_WORK", 0)
+    many_chunks(monkeypatch)
     monkeypatch.setattr(ising, "STRIPE", 5)
     monkeypatch.setattr(ising, "FLUSH", 2)
     monkeypatch.setattr(ising, "n_threads", lambda: 3)
 
 
 def one_block(monkeypatch):
-    monkeypatch.setattr(ising, "SMALL_WORK", 1 << 60)
+    monkeypatch.setattr(records_module, "SMALL_WORK", 1 << 60)
     monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 30)
 
 
 def more_threads_than_blocks(monkeypatch):
-    monkeypatch.setattr(ising, "SMALL_WORK", 0)
+    many_chunks(monkeypatch)
     monkeypatch.setattr(ising, "n_threads", lambda: 5)
 
 
@@ -519,13 +525,14 @@ def test_no_array_of_records_by_codes(rng, monkeypatch):
 
 
 def test_memory_does_not_grow_with_the_records(rng, monkeypatch):
-    """Beside 16 bytes a record; on one thread, because the peaks of two need not coincide."""
+    """Beside 16 bytes a record and a block more or less full; on one thread, because the peaks of
+    two need not coincide."""
     n, p = 10_000, 300
     monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 20)
     monkeypatch.setattr(ising, "n_threads", lambda: 1)
     once, twice = sweep_peaks(n, p, rng), sweep_peaks(2 * n, p, rng)
     for name, peak in once.items():
-        assert twice[name] < peak + 16 * n, name
+        assert twice[name] < peak + 16 * n + ising.BLOCK_BYTES, name  # n x p would be 12 blocks
 
 
 def test_memory_with_the_blocks_as_they_are(rng, monkeypatch):
@@ -545,12 +552,12 @@ import sys
 import numpy as np
 from daniel.core import ising
 from daniel.core.coordinates import natural_coordinates
-from daniel.core.records import records_from
+from daniel.core.records import SMALL_WORK, records_from
 from daniel.core.threads import n_threads
 
 rng = np.random.default_rng(0)
 Z = (rng.random((3000, 120)) < 0.05).astype(float)  # more than SMALL_WORK logits
-assert Z.size > ising.SMALL_WORK
+assert Z.size > SMALL_WORK
 records = records_from(Z, merge=False)
 coords = natural_coordinates(Z.sum(axis=0), 3000.0)
 U, V, b = rng.normal(size=(120, 4)), rng.normal(size=(120, 4)), rng.normal(size=(1, 120))
@@ -579,13 +586,13 @@ def test_the_number_of_threads_does_not_change_a_single_precision_fit(
 ):
     q = Problem(plain, rng, "natural", n=500, p=60, density=0.05)
     U, V = q.U.astype(np.float32), q.V.astype(np.float32)
-    monkeypatch.setattr(ising, "SMALL_WORK", 0)
+    many_chunks(monkeypatch)
     monkeypatch.setattr(ising, "n_threads", lambda: 1)
     one = sweep(q.records(), q.coords, U, V, q.b)
     monkeypatch.setattr(ising, "n_threads", lambda: threads)
     many = sweep(q.records(), q.coords, U, V, q.b)
     again = sweep(q.records(), q.coords, U, V, q.b)
-    assert plain.relative_error(many.U, one.U) < 1e-6
-    assert plain.relative_error(many.V, one.V) < 1e-6
+    assert plain.relative_error(many.U, one.U) < 1e-8  # but for the order of sums in float64
+    assert plain.relative_error(many.V, one.V) < 1e-8
     assert many.loss == again.loss  # the order of sums is fixed
     np.testing.assert_array_equal(many.U, again.U)

@@ -1,5 +1,6 @@
 """The exchange as files and commands, and what is left when a command is killed."""
 
+import hashlib
 import json
 import os
 import random
@@ -19,7 +20,7 @@ from daniel.cli import app
 from daniel.data.prepare import prepare
 from daniel.errors import DanielError, FormatError, InputError
 from daniel.federated import folder, messages, protocol
-from daniel.federated.describe import describe
+from daniel.federated.describe import describe, describe_parcel
 from daniel.federated.files import new_folder, read_file, write_file
 from daniel.federated.keys import read_key, roster_entry, write_key
 from daniel.federated.report import Report
@@ -259,6 +260,48 @@ def test_inspect_explains_every_file(answered):
     assert messages.read(Path("south.daniel").read_bytes()).sha256 in describe(Path("south.daniel"))
 
 
+def test_inspect_says_of_noise_what_is_true(make):
+    """With noise there is no floor, masked or open; the start's b is no sum."""
+    for release in ("masked", "open"):
+        network = make(release=release, clip="auto", epsilon=4.0)
+        start = network.start()
+        parcel = protocol.preview(
+            network.sites["south"], network.study, start, network.keys["south"]
+        )
+        _, report = network.finish(start, network.answers(start))
+        for text in (describe_parcel(parcel), report.to_markdown()):
+            assert "fewer than 11" not in text and "rare codes too" in text
+    plain = make()
+    parcel = protocol.preview(plain.hub, plain.study, plain.start(), plain.keys["north"])
+    assert "drops codes of fewer than 11" in describe_parcel(parcel)
+
+
+def test_a_message_takes_the_place_of_its_own_kind_only(answered):
+    for out in ("south.key", "start.daniel", "south.log"):
+        before = Path(out).read_bytes()
+        said = run("answer", "south", "start.daniel", "--approve", "A", "--out", out, code=2)
+        assert "exists already" in said and Path(out).read_bytes() == before
+    assert "exists already" in run("start", "north", "--out", "south.daniel", code=2)
+    for seal in ([], ["--seal"], ["--seal"]):
+        text = run("answer", "south", "start.daniel", "--approve", "A", "--out", "again", *seal)
+        assert hashlib.sha256(Path("again").read_bytes()).hexdigest()[:12] in text
+    run("start", "north", "--out", "start.daniel")
+
+
+def test_an_open_study_counts_the_hub_without_its_answer(here):
+    text = (
+        Path("study.toml").read_text().replace("[codes]", "[disclosure]\nrelease = 'open'\n[codes]")
+    )
+    Path("open.toml").write_text(text)
+    options = ["--study", "open.toml"]
+    run("start", "north", *options)
+    run("answer", "south", "start.daniel", *options, "--approve", "A", "--out", "south.daniel")
+    run("finish", "north", "start.daniel", "south.daniel", *options)
+    assert folder.read_model(Path("model")).sites_ == ["north", "south"]
+    rows = {row.site: row.state for row in folder.status(Path("."), Study.load("open.toml"))}
+    assert rows == {"north": "own", "south": "used", "east": "missing"}
+
+
 def test_sealed_answers_through_the_commands(here):
     run("start", "north")
     for name in ("north", "south", "east"):
@@ -283,6 +326,12 @@ def test_rounds_through_the_commands(here):
         run("finish", "north", f"s{number}.daniel", *files, *options, "--out", f"m{number}")
         model = ["--model", f"m{number}"]
     assert folder.read_report(Path("m2")).round == 2
+    again = ("start", "north", "--study", "two.toml", "--round", "2", "--out", "x.daniel")
+    assert "round 2 of 'trial'" in run(*again, "--model", "m2", code=2)
+    other = Path("two.toml").read_text().replace("name = 'trial'", "name = 'other'")
+    Path("other.toml").write_text(other)
+    again = ("start", "north", "--study", "other.toml", "--round", "2", "--out", "x.daniel")
+    assert "round 1 of 'trial'" in run(*again, "--model", "m1", code=2)
 
 
 def test_validate_gives_aggregates_only(hospitals, make, tmp_path):
@@ -314,20 +363,27 @@ def test_validate_gives_aggregates_only(hospitals, make, tmp_path):
         validate(model, matrix, floor=60)
 
 
-def test_validate_leaves_groups_of_few_cells_out(hospitals):
+def test_validate_leaves_groups_of_few_patients_out(hospitals):
     model = Daniel(random_state=0).fit(folder.read_site(hospitals.root / "north"))
     Z = folder.read_site(hospitals.root / "east").Z
-    observed = Z.toarray().ravel()
-    P = model.conditional_proba(Z).ravel()
-    for floor in (1, 200):
+    patient = np.arange(Z.shape[0]) // 3
+    observed, P = Z.toarray(), model.conditional_proba(Z)
+    left_out = 0
+    for floor in (1, 80):
         expected = {}
         for low, high in pairwise(EDGES):
             inside = (low <= P) & (high > P)
-            if min(observed[inside].sum(), (1 - observed[inside]).sum()) >= floor:
+            with_code, without = (
+                set(patient[(inside & (observed == z)).any(axis=1)]) for z in (1, 0)
+            )
+            cells = min(observed[inside].sum(), (1 - observed[inside]).sum())
+            if min(len(with_code), len(without)) >= floor:
                 expected[low] = observed[inside].sum() / P[inside].sum()
-        found = {group.low: group.ratio for group in _calibration(model, Z, floor)}
+            else:
+                left_out += cells >= floor  # enough cells, but of too few patients
+        found = {group.low: group.ratio for group in _calibration(model, Z, patient, floor)}
         assert found == pytest.approx(expected)
-    assert 0 < len(expected) < 8  # the last floor leaves some out
+    assert expected and left_out
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -361,6 +417,11 @@ def test_folders_replace_their_own_kind_only(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
     with pytest.raises(InputError, match="something else"), new_folder(out, "other"):
         pass
+    # What a killed run left that had the number of this process, as in a container.
+    (tmp_path / f".model.new.{os.getpid()}.part").mkdir()
+    with new_folder(out, "mark") as part:
+        (part / "mark").write_text("4")
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
 # --- killed ---------------------------------------------------------------------------------------

@@ -157,7 +157,9 @@ def test_each_wrong_claim_has_its_sentence(masked, exchange):
     for change in ({"epoch": 2}, {"round": 2}, {"floor": 1}, {"codes": 21}, {"clip": 1.0}):
         text = refused(resigned(answer, keys["south"], **change), masked)
         assert "other terms" in text or "must hold" in text
-    assert "format 2" in refused(_with_format(answer, 2), masked)
+    assert "format 3" in refused(_with_format(answer, 3), masked)
+    assert "lacks" in refused(_with_format(answer, 2), masked)  # that of sketches
+    assert "manifest" in refused(resigned(answer, keys["south"], created="\x1b[2Jnow"), masked)
     assert "a start was expected" in refused(answer, masked, START)
     assert "an answer was expected" in refused(exchange[0], masked)
 

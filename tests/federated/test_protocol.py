@@ -50,7 +50,7 @@ def test_the_exchange_gives_the_fit_of_the_plain_answers(kind, request):
 def test_masked_and_open_sums_are_the_same(masked, exchange, open_, open_exchange):
     a = totals.add_up([messages.read(d) for d in exchange[1]], 20)
     b = totals.add_up([messages.read(d) for d in open_exchange[1]], 20)
-    for name in ("triangle", "b", "counts", "patients", "totals"):
+    for name in ("derivative", "b", "counts", "patients", "totals"):
         x, y = getattr(a, name), getattr(b, name)
         assert np.linalg.norm(x - y) <= 1e-6 * np.linalg.norm(y)
     Z = sp.vstack([m.Z for m in masked.sites.values()]).toarray()
@@ -223,7 +223,7 @@ def test_codes_that_sites_lack_are_averaged_where_both_are(make):
     records, has = np.array([500.0, 400, 300]), np.ones((3, 20))
     has[1, [0, 1]] = has[2, [1, 2]] = 0  # but not code 3: chance expects fewer than five of it
     scale = made.coords.scale
-    S = np.array([symmetric(s.triangle, 20) for s in each])
+    S = np.array([symmetric(s.derivative, 20) for s in each])
     n_pair = np.einsum("i,ij,ik->jk", records, has, has)
     expected = S.sum(axis=0) / n_pair / np.outer(scale, scale)
     used = [messages.read(a) for a in network.answers(start)]
@@ -389,7 +389,8 @@ def test_with_noise_the_sites_still_help_a_small_hub(make):
 
 
 @pytest.mark.parametrize(
-    "change", [{"codes": ("a", "b")}, {"recipe": "paper"}, {"sites": ()}, {"names": ()}]
+    "change",
+    [{"codes": ("a", "b")}, {"recipe": "paper"}, {"sites": 0}, {"sites": 1}, {"names": ()}],
 )
 def test_what_cannot_take_part_is_refused(masked, change):
     study, matrix = masked.study, masked.hub
@@ -400,7 +401,7 @@ def test_what_cannot_take_part_is_refused(masked, change):
     elif "names" in change:
         study = replace(study, codes=replace(study.codes, names=()))
     else:
-        study = replace(study, sites=())
+        study = replace(study, sites=study.sites[: change["sites"]])  # one alone has no mask
     with pytest.raises(DanielError) as error:
         protocol.start(matrix, study, masked.keys["north"])
     assert str(error.value).endswith(".")
@@ -425,5 +426,5 @@ def test_all_intercepts_work(make):
 def test_vectors_of_sums_round_trip():
     sums = Sums(np.arange(6.0), np.ones(3), np.zeros(3), np.full(3, 2.0), np.array([9.0, 5]))
     back = Sums.of_vector(sums.vector(), 3)
-    for name in ("triangle", "b", "counts", "patients", "totals"):
+    for name in ("derivative", "b", "counts", "patients", "totals"):
         np.testing.assert_array_equal(getattr(back, name), getattr(sums, name))

@@ -54,7 +54,7 @@ def test_the_sums_are_those_of_the_records_one_by_one(case):
     for z in matrix.Z.toarray():
         A, residual = derivative_by_hand(z, start, start.b[0])
         S, b = S + A * np.outer(start.coords.scale, start.coords.scale), b + residual
-    np.testing.assert_allclose(symmetric(sums.triangle, 9), S, atol=2e-4)
+    np.testing.assert_allclose(symmetric(sums.derivative, 9), S, atol=2e-4)
     np.testing.assert_allclose(sums.b, b, atol=1e-4)
     np.testing.assert_array_equal(sums.counts, matrix.Z.toarray().sum(axis=0))
     assert sums.totals.tolist() == [90, len(set(matrix.patients))]
@@ -98,7 +98,7 @@ def test_no_patient_moves_the_sums_by_more_than_the_clip(case, along):
 
     def vectors(m):
         s = site_sums(m, start, options, clip=C, with_counts=True, Q=Q)
-        S = symmetric(s.triangle, 9) / np.outer(scale, scale)
+        S = symmetric(s.derivative, 9) / np.outer(scale, scale)
         derivative = np.concatenate([S.ravel(), s.b / scale])
         return derivative, np.concatenate([s.counts / scale, 5 * s.totals[:1]])
 
@@ -120,9 +120,9 @@ def test_along_directions_the_sums_are_what_they_leave_of_the_matrix(case):
     options, Q = natural.Options(intercept="shared"), directions(start)
     plain, part = (site_sums(matrix, start, options, Q=q) for q in (None, Q))
     unit = np.outer(start.coords.scale, start.coords.scale)
-    expected = told(symmetric(plain.triangle, 9) / unit, Q)
+    expected = told(symmetric(plain.derivative, 9) / unit, Q)
     np.fill_diagonal(expected, 0)
-    np.testing.assert_allclose(symmetric(part.triangle, 9) / unit, expected, atol=2e-3)
+    np.testing.assert_allclose(symmetric(part.derivative, 9) / unit, expected, atol=2e-3)
     np.testing.assert_array_equal(part.b, plain.b)
 
 
@@ -152,7 +152,7 @@ def test_a_wide_clip_changes_nothing(case):
     matrix, start = case
     options = natural.Options()
     plain, clipped = (site_sums(matrix, start, options, clip=c) for c in (None, 1e9))
-    for name in ("triangle", "b", "counts", "totals"):
+    for name in ("derivative", "b", "counts", "totals"):
         np.testing.assert_allclose(getattr(clipped, name), getattr(plain, name), atol=1e-4)
 
 
@@ -180,17 +180,18 @@ def test_noise_is_normal_and_of_the_size_that_the_manifest_says(make):
     zero = Sums(np.zeros(465), *np.zeros((3, 30)), np.full(2, 1e6))
     noisy = [release.with_noise(zero, 2.0, scale, bytes([i] * 32)) for i in range(40)]
     off = [
-        (symmetric(s.triangle, 30) / np.outer(scale, scale))[np.triu_indices(30, 1)] for s in noisy
+        (symmetric(s.derivative, 30) / np.outer(scale, scale))[np.triu_indices(30, 1)]
+        for s in noisy
     ]
     assert kstest(np.ravel(off) / np.sqrt(2), "norm").pvalue > 1e-4
     for name, size in (("b", 2.0), ("counts", 2.0)):
         drawn = np.array([getattr(s, name) / scale for s in noisy]).ravel()
         assert kstest(drawn / size, "norm").pvalue > 1e-4
     assert np.std([s.totals[0] for s in noisy]) == pytest.approx(0.4, rel=0.4)
-    assert all(not np.diag(symmetric(s.triangle, 30)).any() for s in noisy)
+    assert all(not np.diag(symmetric(s.derivative, 30)).any() for s in noisy)
     # Along directions: the derivative's noise lies in their space.
     Q = np.linalg.qr(np.random.default_rng(0).standard_normal((30, 3)))[0]
-    E = symmetric(release.with_noise(zero, 2.0, scale, bytes(32), Q).triangle, 30)
+    E = symmetric(release.with_noise(zero, 2.0, scale, bytes(32), Q).derivative, 30)
     E /= np.outer(scale, scale)
     outside = E - told(E, Q)
     np.fill_diagonal(outside, 0)  # the diagonal was taken out
@@ -229,6 +230,8 @@ def test_the_same_release_has_the_same_noise_and_another_has_other(make):
     later = network.with_study(epoch=2)
     other = release_of(later, "south", later.start()).arrays
     assert np.abs(first["counts"] - other["counts"]).min() > 0
+    changed = release_of(first_rows(network, "south", 398), "south", start).arrays
+    assert np.abs(first["counts"] - changed["counts"]).min() > 0  # not the two records alone
     assert not first["absent"].any()
     np.testing.assert_array_equal(first["patients"], first["counts"])  # no second, plain count
 

@@ -16,18 +16,23 @@ def answer(
     key: Path | None = typer.Option(None, help="The site's key file; NAME.key unless given."),
     approve: str = typer.Option("", help="Who approves that the answer leaves."),
     seal: bool = typer.Option(False, "--seal", help="Encrypt the answer to the hub."),
+    scheduler: str | None = typer.Option(None, help="Address of a Dask cluster to do the sums."),
 ) -> None:
     """At every site: show what would leave and, once somebody approves, write the answer."""
+    from daniel.cluster import distributed
     from daniel.federated import folder
     from daniel.federated.describe import describe_parcel
     from daniel.study import Study
 
     agreed = Study.load(study)
     if not approve.strip():
-        typer.echo(describe_parcel(folder.preview(site, agreed, start, key=key)))
+        with distributed(scheduler):
+            parcel = folder.preview(site, agreed, start, key=key)
+        typer.echo(describe_parcel(parcel))
         typer.echo("\nNothing was written. To let it leave, add: --approve NAME")
         return
-    message = folder.write_answer(
-        site, agreed, start, out, approved_by=approve, key=key, sealed=seal
-    )
+    with distributed(scheduler):
+        message = folder.write_answer(
+            site, agreed, start, out, approved_by=approve, key=key, sealed=seal
+        )
     typer.echo(f"Wrote {out} ({message.sha256[:12]}), approved by {approve}. Send it to the hub.")

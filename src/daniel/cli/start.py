@@ -15,13 +15,15 @@ def start(
     key: Path | None = typer.Option(None, help="The hub's key file; NAME.key unless given."),
     model: Path | None = typer.Option(None, help="Later rounds: the model of the round before."),
     round: int = typer.Option(1, help="Number of the round."),
+    scheduler: str | None = typer.Option(None, help="Address of a Dask cluster to do the sums."),
 ) -> None:
     """At the hub: write the start, which every site answers."""
     from daniel.cli.watch import watched
+    from daniel.cluster import distributed
     from daniel.federated.folder import write_start
     from daniel.study import Study
 
-    with watched("fitting the start") as line:
+    with distributed(scheduler), watched("fitting the start") as line:
         message = write_start(
             site, Study.load(study), out, key=key, model=model, round=round, progress=line
         )

@@ -15,9 +15,6 @@ def validate(
     out: Path | None = typer.Option(None, help="Write the numbers as JSON too."),
 ) -> None:
     """Score a finished model on a site's records: aggregate numbers only."""
-    import json
-    from dataclasses import asdict
-
     from daniel.data import read_site
     from daniel.federated.files import write_file
     from daniel.federated.folder import read_model
@@ -26,4 +23,4 @@ def validate(
     result = run(read_model(model), read_site(site), floor)
     typer.echo(result.to_text())
     if out is not None:
-        write_file(out, json.dumps(asdict(result), indent=1).encode() + b"\n")
+        write_file(out, result.to_json().encode())

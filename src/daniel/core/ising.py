@@ -8,21 +8,21 @@ is ``G_kj = sum xt_k R_j gain_j`` (k != j), so that ``dL/dU = G V`` and ``dL/dV 
 paper's W (eq. B_star) is the derivative for a symmetric Theta: ``W = G + G'`` off the diagonal.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TypeVar
 
 import numpy as np
 from scipy.special import expit
 
 from daniel.core import kernels
+from daniel.core.blocks import Block, Factored, own_and_intercept, site_rows
 from daniel.core.coordinates import Coordinates
-from daniel.core.records import DENSE_ABOVE, Records
+from daniel.core.place import add_up, elsewhere
+from daniel.core.records import Records, split
 from daniel.core.threads import n_threads, run_parts
 
 BLOCK_BYTES = 16 << 20  # logits of one block; two or three blocks fit in a shared cache
-SMALL_WORK = 1 << 18  # below this many logits, starting threads costs more than it gains
 STRIPE = 1024  # codes of one stripe of a (p, p) derivative
 FLUSH = 16  # blocks added up in the working precision before they go to float64
 
@@ -85,97 +85,25 @@ class FullSweep:
     b: np.ndarray
 
 
-class _Block:
-    """Some consecutive rows: products with Z, sparse or dense, whichever is faster."""
-
-    def __init__(self, records: Records, rows: slice, dtype: np.dtype) -> None:
-        self.indptr = records.indptr[rows.start : rows.stop + 1]
-        self.indices = records.indices
-        self.site = records.site[rows]
-        self.weight = records.weight[rows].astype(dtype)
-        self.rows = rows.stop - rows.start
-        self.dense = None
-        if records.density > DENSE_ABOVE:
-            self.dense = np.zeros((self.rows, records.p), dtype=dtype)
-            kernels.unpack(self.indptr, self.indices, self.dense)
-
-    def times(self, S: np.ndarray, offset: np.ndarray, out: np.ndarray) -> np.ndarray:
-        """out <- Z S + offset."""
-        if self.dense is None:
-            kernels.gather(self.indptr, self.indices, S, offset, out)
-        else:
-            np.matmul(self.dense, S, out=out)
-            out += offset
-        return out
-
-    def add_transpose_times(self, Q: np.ndarray, out: np.ndarray) -> None:
-        """out += Z' Q."""
-        if self.dense is None:
-            kernels.scatter(self.indptr, self.indices, Q, out)
-        else:
-            out += self.dense.T @ Q
-
-
-def _row_blocks(records: Records, width: int, itemsize: int, multiple: int = 1) -> list[slice]:
-    """Blocks of nearly equal size, as many as a multiple of the number of threads."""
+def _row_blocks(rows: slice, width: int, itemsize: int) -> list[slice]:
+    """Blocks of nearly equal size whose logits, of so many codes, fit in BLOCK_BYTES."""
     most = max(16, BLOCK_BYTES // (width * itemsize))
-    count = -(-records.n // (most * multiple)) * multiple
-    edges = np.linspace(0, records.n, count + 1).astype(int).tolist()
-    return [slice(*edge) for edge in pairwise(edges)]
+    return split(rows, max(1, -(-(rows.stop - rows.start) // most)))
 
 
-def _each_part(
-    records: Records, dtype: np.dtype, work: Callable[[Sequence[slice]], T]
-) -> Sequence[T]:
-    """Run `work` on the row blocks of each thread; the split depends on the shape alone."""
-    parts = n_threads() if records.n * records.p > SMALL_WORK else 1
-    blocks = _row_blocks(records, records.p, dtype.itemsize, parts)
-    return run_parts(lambda t: work(blocks[t::parts]), parts)
+def _blocks_of(chunks: Sequence[slice], width: int, itemsize: int) -> list[slice]:
+    return [s for chunk in chunks for s in _row_blocks(chunk, width, itemsize)]
 
 
-def _sum_parts(parts: Sequence[tuple]) -> list:
-    return [sum(values[1:], values[0]) for values in zip(*parts, strict=True)]
+def _each_part(records: Records, work: Callable[[Sequence[slice]], T]) -> Sequence[T]:
+    """Run `work` on the chunks of each thread."""
+    chunks = records.chunks
+    parts = min(n_threads(), len(chunks))
+    return run_parts(lambda t: work(chunks[t::parts]), parts)
 
 
-@dataclass(frozen=True)
-class _Factored:
-    """What a sweep needs of Phi = UV', computed once, in the working dtype.
-
-    A logit computed as ``gain_j sum_k phi_kj xt_k`` wrongly holds the term k = j: its constant
-    part, ``-gain_j phi_jj center_j / scale_j``, is taken out of `intercept` (sites, p); what a
-    present code adds to itself, `own` (p,), is taken out by the kernel.
-    """
-
-    S: np.ndarray  # (p, d)  U / scale:  A = Z S + offset = xt U
-    offset: np.ndarray  # (d,)
-    Vg: np.ndarray  # (p, d)  V * gain:  logits = A Vg'
-    intercept: np.ndarray
-    own: np.ndarray
-
-    @classmethod
-    def of(
-        cls, coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray | None
-    ) -> "_Factored":
-        dtype = U.dtype
-        own, intercept = _own_and_intercept(coords, np.einsum("jc,jc->j", U, V), b)
-        S = (U / coords.scale[:, None]).astype(dtype)
-        return cls(
-            S=S,
-            offset=-(coords.center @ S).astype(dtype),
-            Vg=(V * coords.gain[:, None]).astype(dtype),
-            intercept=intercept.astype(dtype),
-            own=own.astype(dtype),
-        )
-
-
-def _own_and_intercept(
-    coords: Coordinates, diagonal_phi: np.ndarray, b: np.ndarray | None
-) -> tuple[np.ndarray, np.ndarray]:
-    own = coords.gain * diagonal_phi / coords.scale
-    if coords.tie is not None:
-        b = (coords.tie * diagonal_phi)[None, :]
-    assert b is not None, "free intercepts need a value"
-    return own, b + own * coords.center
+def _sum_parts(parts: Sequence[tuple]) -> tuple:
+    return tuple(sum(values[1:], values[0]) for values in zip(*parts, strict=True))
 
 
 def sweep(
@@ -187,33 +115,8 @@ def sweep(
     the coordinates tie the intercept to the diagonal.
     """
     dtype = U.dtype
-    p, d = U.shape
-    f = _Factored.of(coords, U, V, b)
-    site_of = _site_rows(records, f.intercept)
-
-    def work(blocks: Sequence[slice]) -> tuple:
-        rows = max(s.stop - s.start for s in blocks)
-        M, A, Q = (np.empty((rows, width), dtype=dtype) for width in (p, d, d))
-        RA, ZQ, product = (np.zeros((p, d), dtype=dtype) for _ in range(3))
-        loss, columns, present = 0.0, np.zeros(f.intercept.shape), np.zeros(p)
-        for s in blocks:
-            block = _Block(records, s, dtype)
-            m, a, q = M[: block.rows], A[: block.rows], Q[: block.rows]
-            block.times(f.S, f.offset, a)
-            np.matmul(a, f.Vg.T, out=m)
-            column, own_sum = np.zeros(f.intercept.shape, dtype), np.zeros(p, dtype)
-            loss += kernels.residual(
-                *(m, 0, f.intercept, site_of[s], block.weight),
-                *(block.indptr, block.indices, f.own, column, own_sum),
-            )
-            columns += column
-            present += own_sum
-            np.matmul(m, f.Vg, out=q)
-            RA += np.matmul(m.T, a, out=product)
-            block.add_transpose_times(q, ZQ)
-        return loss, ZQ.astype(np.float64), RA.astype(np.float64), columns, present
-
-    loss, ZQ, RA, columns, present = _sum_parts(_each_part(records, dtype, work))
+    f = Factored.of(coords, U, V, b)
+    loss, ZQ, RA, columns, present = add_up(_sweep_sums, records, f)
     total = records.total
     column = columns.sum(axis=0)
     # dL/dU = (xt' R gain) V, where the centre of xt needs only the column sums of R.
@@ -232,9 +135,39 @@ def sweep(
     )
 
 
-def _site_rows(records: Records, intercept: np.ndarray) -> np.ndarray:
-    """(n,) row of `intercept` that each record uses: its site's, or the one shared by all."""
-    return records.site if intercept.shape[0] > 1 else np.zeros(records.n, dtype=np.int32)
+def _sweep_sums(records: Records, f: Factored, _: None) -> tuple:
+    """Loss, Z'RVg and R'A (p, d), sums of R over each site (sites, p) and where present (p,)."""
+    dtype = f.S.dtype
+    p, d = f.S.shape
+    site_of = site_rows(records, f.intercept)
+
+    def work(chunks: Sequence[slice]) -> tuple:
+        rows = max(s.stop - s.start for s in _blocks_of(chunks, p, dtype.itemsize))
+        M, A, Q = (np.empty((rows, width), dtype=dtype) for width in (p, d, d))
+        RA, ZQ, product = (np.empty((p, d), dtype=dtype) for _ in range(3))
+        sums = np.zeros((2, p, d))
+        loss, columns, present = 0.0, np.zeros(f.intercept.shape), np.zeros(p)
+        for chunk in chunks:
+            RA[:] = ZQ[:] = 0
+            for s in _row_blocks(chunk, p, dtype.itemsize):
+                block = Block(records, s, dtype)
+                m, a, q = M[: block.rows], A[: block.rows], Q[: block.rows]
+                block.times(f.S, f.offset, a)
+                np.matmul(a, f.Vg.T, out=m)
+                column, own_sum = np.zeros(f.intercept.shape, dtype), np.zeros(p, dtype)
+                loss += kernels.residual(
+                    *(m, 0, f.intercept, site_of[s], block.weight),
+                    *(block.indptr, block.indices, f.own, column, own_sum),
+                )
+                columns += column
+                present += own_sum
+                np.matmul(m, f.Vg, out=q)
+                RA += np.matmul(m.T, a, out=product)
+                block.add_transpose_times(q, ZQ)
+            sums += ZQ, RA
+        return loss, *sums, columns, present
+
+    return _sum_parts(_each_part(records, work))
 
 
 Phi = np.ndarray | tuple[np.ndarray, np.ndarray]
@@ -250,67 +183,114 @@ def full_sweep(
 ) -> FullSweep:
     """Loss and free derivative G (p, p) at Phi, given whole or as factors (U, V).
 
-    Works on stripes of codes, one thread each, so that beside G itself no (p, p) array is needed.
+    Works on stripes of codes, so that beside G itself no (p, p) array is needed.
     subtract_from (p, p): becomes itself minus the derivative, and is the G that is returned.
     """
-    whole = isinstance(phi, np.ndarray)
-    dtype = phi.dtype if isinstance(phi, np.ndarray) else phi[0].dtype
-    p = coords.p
-    if isinstance(phi, np.ndarray):
-        own, intercept = _own_and_intercept(coords, np.diag(phi), b)
-        own, intercept = own.astype(dtype), intercept.astype(dtype)
-    else:
-        f = _Factored.of(coords, *phi, b)
-        own, intercept = f.own, f.intercept
-    site_of = _site_rows(records, intercept)
-    parts = n_threads() if records.n * p > SMALL_WORK else 1
-    width = max(1, min(STRIPE, -(-p // parts)))
-    stripes = [slice(j, min(j + width, p)) for j in range(0, p, width)]
-    blocks = _row_blocks(records, width, dtype.itemsize)
+    p, dtype = coords.p, phi.dtype if isinstance(phi, np.ndarray) else phi[0].dtype
     G = np.zeros((p, p), dtype=dtype) if subtract_from is None else subtract_from
-    sign = 1 if subtract_from is None else -1
-    columns = np.zeros(intercept.shape)
+    loss, of_b = 0.0, []
+    for some in stripes(records, coords, phi, b):
+        if subtract_from is None:
+            G[:, some.codes] = some.G
+        else:
+            G[:, some.codes] -= some.G
+        loss += some.loss
+        of_b.append(some.b)
+    return FullSweep(loss, G, np.hstack(of_b))
 
-    def work(t: int) -> float:
-        loss = 0.0
-        for stripe in stripes[t::parts]:
-            own_t, b_t = own[stripe], np.ascontiguousarray(intercept[:, stripe])
-            gain = coords.gain[stripe]
-            if whole:
-                S = (phi[:, stripe] * gain / coords.scale[:, None]).astype(dtype)  # type: ignore[call-overload]
-                offset = -(coords.center @ S).astype(dtype)
-            ZR = np.zeros((p, own_t.size))
-            part = np.zeros((p, own_t.size), dtype=dtype)
-            for number, s in enumerate(blocks):
-                block = _Block(records, s, dtype)
-                M = np.empty((block.rows, own_t.size), dtype=dtype)
-                if whole:
-                    block.times(S, offset, M)
-                else:
-                    A = np.empty((block.rows, f.S.shape[1]), dtype=dtype)
-                    np.matmul(block.times(f.S, f.offset, A), f.Vg[stripe].T, out=M)
-                column, own_sum = np.zeros(b_t.shape, dtype), np.zeros(own_t.size, dtype)
-                loss += kernels.residual(
-                    *(M, stripe.start, b_t, site_of[s], block.weight),
-                    *(block.indptr, block.indices, own_t, column, own_sum),
-                )
-                columns[:, stripe] += column
-                block.add_transpose_times(M, part)
-                if number % FLUSH == FLUSH - 1 or s.stop == records.n:
-                    ZR += part
-                    part[:] = 0
-            R_sum = columns[:, stripe].sum(axis=0)
-            ZR -= np.outer(coords.center, R_sum)
-            ZR *= gain / (coords.scale[:, None] * records.total)
-            np.fill_diagonal(ZR[stripe], 0)
-            G[:, stripe] += sign * ZR
-        return loss
 
-    loss = sum(run_parts(work, parts))
-    column = columns.sum(axis=0) / records.total
-    if coords.tie is not None:
-        G.flat[:: p + 1] += sign * coords.tie * column
-    return FullSweep(loss / records.total, G, columns / records.total)
+@dataclass(frozen=True)
+class Stripe:
+    """Some columns of a `FullSweep`: their part of the loss, G (p, codes) and b (sites, codes)."""
+
+    codes: slice
+    loss: float
+    G: np.ndarray
+    b: np.ndarray
+
+
+def stripes(
+    records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | None
+) -> Iterator[Stripe]:
+    """The columns of the free derivative from the first to the last, so many at once as threads."""
+    c = _Columns.of(coords, phi, b)
+    p, total = coords.p, records.total
+    parts = n_threads() if len(records.chunks) > 1 else 1
+    width = max(1, min(STRIPE, -(-p // parts)))
+    codes = [slice(j, min(j + width, p)) for j in range(0, p, width)]
+    place = elsewhere(records)
+    if place is None:
+        all_sums = _stripes_here(records, c, codes, parts)
+    else:
+        all_sums = place.sums(_stripe_sums, records, c, codes)
+    for some, (loss, G, columns) in zip(codes, all_sums, strict=True):
+        column = columns.sum(axis=0)
+        G -= np.outer(coords.center, column)
+        G *= coords.gain[some] / (coords.scale[:, None] * total)
+        np.fill_diagonal(G[some], 0 if coords.tie is None else coords.tie[some] * column / total)
+        yield Stripe(some, loss / total, G, columns / total)
+
+
+def _stripes_here(
+    records: Records, c: "_Columns", codes: Sequence[slice], parts: int
+) -> Iterator[tuple]:
+    """`_stripe_sums` of each stripe in turn, one thread each."""
+    for first in range(0, len(codes), parts):
+        some = codes[first : first + parts]
+        yield from run_parts(lambda t, some=some: _stripe_sums(records, c, some[t]), len(some))  # type: ignore[misc]
+
+
+@dataclass(frozen=True)
+class _Columns:
+    """What the logits of some columns need: ``xt Phi * gain`` whole, or through factors."""
+
+    coords: Coordinates
+    phi: np.ndarray | Factored
+    own: np.ndarray
+    intercept: np.ndarray
+
+    @classmethod
+    def of(cls, coords: Coordinates, phi: Phi, b: np.ndarray | None) -> "_Columns":
+        if isinstance(phi, tuple):
+            f = Factored.of(coords, *phi, b)
+            return cls(coords, f, f.own, f.intercept)
+        own, intercept = own_and_intercept(coords, np.diag(phi), b)
+        return cls(coords, phi, own.astype(phi.dtype), intercept.astype(phi.dtype))
+
+    def logits(self, stripe: slice) -> Callable[[Block], np.ndarray]:
+        """A function from blocks to their (rows, columns) logits, intercepts left out."""
+        dtype, phi = self.own.dtype, self.phi
+        if isinstance(phi, Factored):
+            f, Vg = phi, phi.Vg[stripe].T
+            d = f.S.shape[1]
+            return lambda k: k.times(f.S, f.offset, np.empty((k.rows, d), dtype)) @ Vg
+        coords = self.coords
+        S = (phi[:, stripe] * coords.gain[stripe] / coords.scale[:, None]).astype(dtype)
+        offset = -(coords.center @ S).astype(dtype)
+        return lambda k: k.times(S, offset, np.empty((k.rows, S.shape[1]), dtype))
+
+
+def _stripe_sums(records: Records, c: _Columns, stripe: slice) -> tuple:
+    """Loss of the stripe's codes, Z'R (p, codes), and sums of R over each site (sites, codes)."""
+    own, intercept = c.own[stripe], np.ascontiguousarray(c.intercept[:, stripe])
+    dtype, logits = own.dtype, c.logits(stripe)
+    site_of = site_rows(records, intercept)
+    loss, columns, ZR = 0.0, np.zeros(intercept.shape), np.zeros((records.p, own.size))
+    part = np.zeros(ZR.shape, dtype=dtype)
+    for number, s in enumerate(_row_blocks(slice(0, records.n), own.size, dtype.itemsize)):
+        block = Block(records, s, dtype)
+        M = logits(block)
+        column, own_sum = np.zeros(intercept.shape, dtype), np.zeros(own.size, dtype)
+        loss += kernels.residual(
+            *(M, stripe.start, intercept, site_of[s], block.weight),
+            *(block.indptr, block.indices, own, column, own_sum),
+        )
+        columns += column
+        block.add_transpose_times(M, part)
+        if number % FLUSH == FLUSH - 1 or s.stop == records.n:
+            ZR += part
+            part[:] = 0
+    return loss, ZR, columns
 
 
 def hessian_product(
@@ -331,13 +311,13 @@ def hessian_product(
     p = coords.p
     S, offset = logit_weights(phi.astype(np.float64), np.zeros((1, p)) if b is None else b)
     D, change = logit_weights(delta.astype(np.float64), np.zeros((1, p)))
-    site_of = _site_rows(records, offset)
+    site_of = site_rows(records, offset)
 
-    def work(blocks: Sequence[slice]) -> tuple[np.ndarray, np.ndarray]:
+    def work(chunks: Sequence[slice]) -> tuple[np.ndarray, np.ndarray]:
         ZQ, column = np.zeros((p, p)), np.zeros(p)
         zero = np.zeros(p)
-        for s in blocks:
-            block = _Block(records, s, np.dtype(np.float64))
+        for s in _blocks_of(chunks, p, 8):
+            block = Block(records, s, np.dtype(np.float64))
             M, Q = np.empty((block.rows, p)), np.empty((block.rows, p))
             probability = expit(block.times(S, zero, M) + offset[site_of[s]])
             block.times(D, change[0], Q)
@@ -346,7 +326,7 @@ def hessian_product(
             column += Q.sum(axis=0)
         return ZQ, column
 
-    ZQ, column = _sum_parts(_each_part(records, np.dtype(np.float64), work))
+    ZQ, column = _sum_parts(_each_part(records, work))
     H = (ZQ - np.outer(coords.center, column)) * coords.gain / coords.scale[:, None]
     np.fill_diagonal(H, 0 if coords.tie is None else coords.tie * column)
     return H / records.total
@@ -356,15 +336,20 @@ def logit_moments(
     records: Records, coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums over each site's records of sigmoid and sigmoid(1 - sigmoid), (sites, p) each."""
-    dtype = U.dtype
-    f = _Factored.of(coords, U, V, b)
-    site_of = _site_rows(records, f.intercept)
+    mean, variance = add_up(_moment_sums, records, Factored.of(coords, U, V, b))
+    return mean, variance
 
-    def work(blocks: Sequence[slice]) -> tuple[np.ndarray, np.ndarray]:
+
+def _moment_sums(records: Records, f: Factored, _: None) -> tuple:
+    dtype = f.S.dtype
+    p, d = f.S.shape
+    site_of = site_rows(records, f.intercept)
+
+    def work(chunks: Sequence[slice]) -> tuple:
         sums = np.zeros((2, *f.intercept.shape))
-        for s in blocks:
-            block = _Block(records, s, dtype)
-            A = block.times(f.S, f.offset, np.empty((block.rows, U.shape[1]), dtype=dtype))
+        for s in _blocks_of(chunks, p, dtype.itemsize):
+            block = Block(records, s, dtype)
+            A = block.times(f.S, f.offset, np.empty((block.rows, d), dtype=dtype))
             mean, variance = np.zeros((2, *f.intercept.shape), dtype=dtype)
             kernels.moments(
                 *(A @ f.Vg.T, f.intercept, site_of[s], block.weight),
@@ -373,8 +358,7 @@ def logit_moments(
             sums += mean, variance
         return sums[0], sums[1]
 
-    mean, variance = _sum_parts(_each_part(records, dtype, work))
-    return mean, variance
+    return _sum_parts(_each_part(records, work))
 
 
 def conditional(
@@ -386,12 +370,12 @@ def conditional(
     features: np.ndarray,
 ) -> np.ndarray:
     """(n, len(features)) probabilities P(z_j = 1 | the record's other codes)."""
-    f = _Factored.of(coords, U, V, b)
+    f = Factored.of(coords, U, V, b)
     out = np.empty((records.n, features.size), dtype=U.dtype)
-    site_of = _site_rows(records, f.intercept)
+    site_of = site_rows(records, f.intercept)
     Z = records.csr(np.float32)
-    for s in _row_blocks(records, max(features.size, U.shape[1]), U.dtype.itemsize):
-        block = _Block(records, s, U.dtype)
+    for s in _row_blocks(slice(0, records.n), max(features.size, U.shape[1]), U.dtype.itemsize):
+        block = Block(records, s, U.dtype)
         A = block.times(f.S, f.offset, np.empty((block.rows, U.shape[1]), dtype=U.dtype))
         present = Z[s][:, features].toarray()
         logit = A @ f.Vg[features].T + f.intercept[site_of[s]][:, features]

@@ -7,9 +7,12 @@ import numpy as np
 import scipy.sparse as sp
 
 DENSE_ABOVE = 0.12  # share of present codes above which a BLAS product beats the sparse loop
+SMALL_WORK = 1 << 18  # below so many logits, starting threads costs more than it gains
+CHUNKS = (48, 12, 4, 2)  # at least so many in many records; most numbers of threads divide them
+CHUNK_ROWS = (512, 8192)  # in one of more than two, at least and at most
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Records:
     """n weighted 0/1 records of p codes.
 
@@ -24,6 +27,10 @@ class Records:
     site: np.ndarray
     n_sites: int = 1
 
+    def __repr__(self) -> str:
+        """The shape alone: logs leave hospitals."""
+        return f"{type(self).__name__}({self.n} x {self.p})"
+
     @property
     def n(self) -> int:
         return self.indptr.size - 1
@@ -36,6 +43,35 @@ class Records:
     @property
     def density(self) -> float:
         return self.indices.size / max(1, self.n * self.p)
+
+    @property
+    def chunks(self) -> list[slice]:
+        """Consecutive rows, split by the shape of the records alone.
+
+        A sweep sums each in its working precision and adds these sums in float64: so it gives the
+        same numbers on any number of threads or machines.
+        """
+        least, most = CHUNK_ROWS
+        worth = [k for k in CHUNKS if self.n * self.p > (k - 1) * SMALL_WORK]
+        fewest = next((k for k in worth if k == 2 or self.n >= k * least), 1)
+        count = fewest * max(1, -(-self.n // (fewest * most)))
+        return split(slice(0, self.n), min(count, max(1, self.n)))
+
+    def part(self, chunks: slice) -> "Part":
+        """Some consecutive chunks, as records of their own."""
+        own = self.chunks[chunks]
+        first, last = own[0].start, own[-1].stop
+        indptr = self.indptr[first : last + 1]
+        return Part(
+            indptr - indptr[0],
+            self.indices[indptr[0] : indptr[-1]],
+            self.p,
+            self.weight[first:last],
+            self.site[first:last],
+            self.n_sites,
+            edges=tuple(rows.start - first for rows in own),
+            whole_density=self.density,
+        )
 
     def csr(self, dtype: type = np.float64) -> sp.csr_array:
         data: np.ndarray = np.ones(self.indices.size, dtype=dtype)
@@ -90,6 +126,29 @@ class Records:
             self.weight[first:last],
             np.zeros(last - first, dtype=np.int32),
         )
+
+
+@dataclass(frozen=True, repr=False)
+class Part(Records):
+    """A part of other records that is swept as those would be: edges, where its chunks begin."""
+
+    edges: tuple[int, ...] = (0,)
+    whole_density: float = 0.0
+
+    @property
+    def density(self) -> float:
+        return self.whole_density
+
+    @property
+    def chunks(self) -> list[slice]:
+        return [slice(*edge) for edge in pairwise((*self.edges, self.n))]
+
+
+def split(rows: slice, count: int) -> list[slice]:
+    """Consecutive rows in so many slices of nearly equal size."""
+    n = rows.stop - rows.start
+    edges = [rows.start + i * n // count for i in range(count + 1)]
+    return [slice(*edge) for edge in pairwise(edges)]
 
 
 def records_from(

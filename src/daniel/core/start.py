@@ -7,6 +7,7 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from daniel.core.coordinates import Coordinates
+from daniel.core.place import add_up
 from daniel.core.records import Records
 from daniel.core.spectrum import Spectrum
 
@@ -17,8 +18,7 @@ def correlation(records: Records, coords: Coordinates, dtype: type = np.float64)
     In natural coordinates this is the correlation matrix within sites, and minus the gradient at
     independence.
     """
-    Z = records.csr()
-    second = (Z.T @ (Z * records.weight[:, None]).tocsr()).astype(dtype).toarray()
+    (second,) = add_up(_second_moments, records, dtype)
     totals = records.site_totals()
     counts = records.site_counts()
     used = totals > 0
@@ -27,6 +27,12 @@ def correlation(records: Records, coords: Coordinates, dtype: type = np.float64)
     second /= coords.scale[None, :]
     np.fill_diagonal(second, 0)
     return second
+
+
+def _second_moments(records: Records, dtype: type, _: None) -> tuple[np.ndarray]:
+    """(p, p) weighted number of records with each two codes."""
+    Z = records.csr()
+    return ((Z.T @ (Z * records.weight[:, None]).tocsr()).astype(dtype).toarray(),)
 
 
 def correlation_operator(records: Records, coords: Coordinates) -> LinearOperator:
@@ -38,12 +44,12 @@ def correlation_operator(records: Records, coords: Coordinates) -> LinearOperato
     scaled = sp.csr_array(Z / coords.scale[None, :])
     back = sp.csr_array((scaled * (records.weight / total)[:, None]).T)
 
-    def apply(v: np.ndarray) -> np.ndarray:
-        v = v.ravel()
-        product: np.ndarray = back @ (scaled @ v) - center * (center @ v) - own * v
+    def apply(v: np.ndarray) -> np.ndarray:  # (p,) or (p, k)
+        product: np.ndarray = back @ (scaled @ v) - (own * v.T).T
+        product -= np.tensordot(center, center @ v, axes=0)
         return product
 
-    return LinearOperator((records.p, records.p), matvec=apply, dtype=np.float64)
+    return LinearOperator((records.p, records.p), matvec=apply, matmat=apply, dtype=np.float64)
 
 
 def spectral_start(

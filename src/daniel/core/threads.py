@@ -4,7 +4,9 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import ContextVar
 from functools import cache
+from threading import Lock
 from typing import TypeVar
 
 from threadpoolctl import ThreadpoolController
@@ -13,10 +15,16 @@ from daniel.errors import ParameterError
 
 T = TypeVar("T")
 
+_alone: ContextVar[bool] = ContextVar("alone", default=False)
+
+
+def n_threads() -> int:
+    """Usable cores; the environment variable DANIEL_NUM_THREADS overrides.  1 in `one_thread`."""
+    return 1 if _alone.get() else _cores()
+
 
 @cache
-def n_threads() -> int:
-    """Usable cores; the environment variable DANIEL_NUM_THREADS overrides."""
+def _cores() -> int:
     wanted = os.environ.get("DANIEL_NUM_THREADS")
     if wanted:
         if not wanted.isdigit() or wanted == "0":
@@ -32,7 +40,7 @@ def n_threads() -> int:
 
 @cache
 def _pool() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(n_threads(), thread_name_prefix="daniel")
+    return ThreadPoolExecutor(_cores(), thread_name_prefix="daniel")
 
 
 if hasattr(os, "register_at_fork"):  # a child process has none of its parent's threads
@@ -44,11 +52,43 @@ def _controller() -> ThreadpoolController:
     return ThreadpoolController()
 
 
-@contextmanager
-def one_blas_thread() -> Iterator[None]:
+class _OneBlasThread:
+    """BLAS at one thread while anybody needs it so: the limit is the process's, not a thread's."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._holders = 0
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._holders == 0:
+                self._limit = _controller().limit(limits=1, user_api="blas")
+            self._holders += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._holders -= 1
+            if self._holders == 0:
+                self._limit.restore_original_limits()
+
+
+_one_blas_thread = _OneBlasThread()
+
+
+def one_blas_thread() -> _OneBlasThread:
     """For many small products: waking a second thread costs more than each of them."""
-    with _controller().limit(limits=1, user_api="blas"):
-        yield
+    return _one_blas_thread
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Kernels and BLAS on the calling thread alone: others beside it do the same work."""
+    token = _alone.set(True)
+    try:
+        with _one_blas_thread:
+            yield
+    finally:
+        _alone.reset(token)
 
 
 def run_parts(work: Callable[[int], T], parts: int) -> Sequence[T]:

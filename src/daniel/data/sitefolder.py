@@ -34,6 +34,7 @@ from safetensors.numpy import load_file, save_file
 from daniel.data.records import RecordArrays
 from daniel.data.summary import Facts
 from daniel.errors import FormatError, InputError
+from daniel.leftovers import remove_abandoned
 from daniel.matrix import CodeMatrix
 from daniel.study import Study
 
@@ -49,7 +50,7 @@ def new(out: Path) -> Iterator[Path]:
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
         _check_free(out)
-        _remove_abandoned(out)
+        remove_abandoned(out, own=True)  # such a folder holds patients' data
         part.mkdir(mode=0o700)
         yield part
         os.replace(part, out)
@@ -69,24 +70,6 @@ def _check_free(out: Path) -> None:
         raise InputError(f"{out} exists already: remove it first, or choose another name.")
     if not out.parent.is_dir():
         raise InputError(f"The folder {out.parent} does not exist; make it first.")
-
-
-def _remove_abandoned(out: Path) -> None:
-    """What a killed run has left: it holds patients' data."""
-    for part in out.parent.glob(f".{out.name}.*.part"):
-        pid = part.name.split(".")[-2]
-        if pid.isdigit() and (int(pid) == os.getpid() or not _runs(int(pid))):
-            shutil.rmtree(part, ignore_errors=True)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)  # sends nothing
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def fill(

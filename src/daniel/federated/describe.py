@@ -21,6 +21,7 @@ WORDS = {
     "absent": "codes that no record of this site has (1), or that its floor left out",
     "masked": "all numbers of the answer, masked: random to everyone but in the sum of all sites",
     "triangle": "sums over records for each pair of codes, upper triangle",
+    "sketch": "sums over records for each code and each direction of the start",
     "b": "sums over records for each code: intercepts",
     "counts": "records with each code",
     "patients": "patients with each code",
@@ -29,7 +30,9 @@ WORDS = {
     "scale": "scale of each code",
     "U": "factor of the starting dependence matrix",
     "signs": "signs of its columns",
+    "directions": "directions along which sites answer, from the correlations of the hub's codes",
 }
+INTERCEPTS = "the hub's intercepts"  # `b` of a start
 # Files that stand beside others, by name.
 BESIDE = {
     "embedding.tsv": "Part of a model folder: one vector a code, and no record.",
@@ -71,8 +74,9 @@ def describe(path: Path, study: Study | None = None) -> str:
 def describe_parcel(parcel: Parcel) -> str:
     """Exactly what would leave: the manifest, and every array with its size."""
     lines = [_headline(parcel.manifest), "", "Manifest:"]
-    lines += [f"  {k} = {v}" for k, v in vars(parcel.manifest).items() if k != "payload"]
-    lines += ["", "Numbers:", *_arrays(parcel.arrays), "", *_promises(parcel.manifest)]
+    lines += [f"  {k} = {v}" for k, v in parcel.manifest.content().items() if k != "payload"]
+    lines += ["", "Numbers:", *_arrays(parcel.manifest, parcel.arrays)]
+    lines += ["", *_promises(parcel.manifest)]
     return "\n".join(lines)
 
 
@@ -95,7 +99,7 @@ def _message(message: Message, study: Study | None) -> str:
     }
     if m.start:
         facts["Answer to"] = f"start {m.start}"
-    lines = [_headline(m), "", *_listed(facts), "", "Numbers:", *_arrays(message.arrays)]
+    lines = [_headline(m), "", *_listed(facts), "", "Numbers:", *_arrays(m, message.arrays)]
     return "\n".join([*lines, "", *_promises(m)])
 
 
@@ -104,11 +108,12 @@ def _headline(m: Manifest) -> str:
     return f"{what} of {m.site!r} ({m.role})."
 
 
-def _arrays(arrays: Mapping[str, np.ndarray]) -> list[str]:
+def _arrays(m: Manifest, arrays: Mapping[str, np.ndarray]) -> list[str]:
     size = max(len(name) for name in arrays)
+    words = WORDS if m.kind == ANSWER else WORDS | {"b": INTERCEPTS}
     return [
         f"  {name:{size}}  {'×'.join(map(str, a.shape))} {a.dtype}, {a.nbytes:,} bytes: "
-        f"{WORDS[name]}"
+        f"{words[name]}"
         for name, a in sorted(arrays.items())
     ]
 
@@ -123,20 +128,36 @@ def _promises(m: Manifest) -> list[str]:
     elif m.release == "masked":
         lines.append(
             "Alone it is random; with the answers of all sites of the roster the hub learns their "
-            f"sum, and drops codes of fewer than {m.floor} patients in all."
+            "sum, and can take its own numbers off."
         )
+        if m.epsilon is None:
+            lines.append(
+                f"The hub then drops codes of fewer than {m.floor} patients in all. Of few records "
+                "in all a sum still tells about single ones (docs/privacy.md)."
+            )
     elif m.epsilon is None:
         lines.append(
             f"Codes of fewer than {m.floor} patients at the site are left out, which costs small "
             "sites their rare codes. Pairs of the others are told as they are, also where few "
             "patients have both: send it only to a hub that is trusted with that."
         )
+    if m.sketch and m.kind == ANSWER:
+        lines.append(
+            f"It is a sketch: pairs of codes are told along {m.sketch:,} directions that the start "
+            "names, and no further. That is smaller, and not by itself safer."
+        )
+    elif m.sketch:
+        lines.append(
+            f"It asks for sketches along {m.sketch:,} directions, which tell how the hub's codes "
+            "go together."
+        )
     if m.clip is not None:
-        lines.append(f"No patient's share has a norm above {m.clip:g}.")
+        whose = "No patient's share has" if m.kind == ANSWER else "No share of an answer may have"
+        lines.append(f"{whose} a norm above {m.clip:g}.")
     if m.epsilon is not None:
         lines.append(
             f"Gaussian noise of standard deviation {m.noise:.4g} was added: epsilon {m.epsilon:g}, "
-            f"delta {m.delta:g} for a patient."
+            f"delta {m.delta:g} for a patient. It protects rare codes too, and no floor is used."
         )
     return lines
 
@@ -180,6 +201,8 @@ def _json(path: Path, data: bytes) -> str:
         return _site(read_info(path.parent))
     if path.name == folder.REPORT:
         return folder.read_report(path.parent).to_markdown()
+    if {"loss", "calibration"} <= set(content):
+        return "A validation: how a model fits a site's records, in aggregate numbers only."
     if "disclosure" in content:
         return f"The content of study {str(content.get('name'))!r}, as its hash is taken of it."
     raise FormatError(f"{path} is JSON, but no file of daniel.")
@@ -195,6 +218,7 @@ def _study(study: Study) -> str:
         "Thresholds": f"at least {d.minimum_patients} patients and {d.minimum_records} records a "
         f"site; floor {d.floor} patients a code",
         "Clip, epsilon": f"{d.clip}, {d.epsilon}",
+        "Answers": f"a sketch along {d.sketch} directions" if d.sketch else "every pair of codes",
         "Roster": ", ".join(f"{s.name} ({s.role})" for s in study.sites) or "none yet",
     }
     return "\n".join(["A study: what all sites agree on.", "", *_listed(facts)])

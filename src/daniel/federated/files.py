@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from daniel.errors import FormatError, InputError
+from daniel.leftovers import remove_abandoned
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -40,7 +41,7 @@ def new_folder(out: Path, mark: str) -> Iterator[Path]:
         raise InputError(f"{out} exists already and is something else: choose another name.")
     if not out.parent.is_dir():
         raise InputError(f"The folder {out.parent} does not exist; make it first.")
-    remove_abandoned(out)
+    remove_abandoned(out, own=True)
     part, old = (out.with_name(f".{out.name}.{w}.{os.getpid()}.part") for w in ("new", "old"))
     try:
         part.mkdir()
@@ -51,27 +52,6 @@ def new_folder(out: Path, mark: str) -> Iterator[Path]:
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)
-
-
-def remove_abandoned(path: Path) -> None:
-    """Temporary files and folders of runs that were killed."""
-    for part in path.parent.glob(f".{path.name}.*.part"):
-        pid = part.name.split(".")[-2]
-        if pid.isdigit() and not _runs(int(pid)):
-            if part.is_dir():
-                shutil.rmtree(part, ignore_errors=True)
-            else:
-                part.unlink(missing_ok=True)
-
-
-def _runs(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)  # sends nothing
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass
-    return True
 
 
 def read_file(path: Path, limit: int) -> bytes:

@@ -7,7 +7,8 @@ report.md.  Everything appears whole or not at all.
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -28,9 +29,10 @@ from daniel.federated.report import Report
 from daniel.federated.sealed import HEAD, is_sealed, seal, unseal
 from daniel.federated.terms import hub_of
 from daniel.matrix import CodeMatrix
-from daniel.study import Study
+from daniel.study import Site, Study
 
 MODEL, REPORT = "model.safetensors", "report.json"
+LARGEST = 1 << 31  # bytes of a message that a new one may replace
 RECORDS = ("window", "omop")  # parts of a study that make records; codes and maps beside them
 
 
@@ -89,7 +91,8 @@ def write_start(
 ) -> Message:
     """`protocol.start` to a file; model: the folder of the round before."""
     site = open_site(folder, study, key)
-    previous = None if model is None else read_model(model)
+    _check_free(out, messages.START)
+    previous = None if model is None else _previous(model, study, round)
     data = protocol.start(
         site.matrix, study, site.key, previous=previous, round=round, progress=progress
     )
@@ -117,6 +120,7 @@ def write_answer(
 ) -> Message:
     """`protocol.answer` to a file; the log knows of it before and after it has its name."""
     site = open_site(folder, study, key)
+    _check_free(out, messages.ANSWER)
     opening = read_file(start, _limit(study))
     parcel = protocol.preview(site.matrix, study, opening, site.key)
     data = parcel.send(site.key, approved_by=approved_by, ledger=site.ledger, out=out)
@@ -126,7 +130,33 @@ def write_answer(
     write_file(out, data)
     digest = hashlib.sha256(data).hexdigest()
     site.ledger.written(message.manifest, message.manifest.payload, digest)
-    return message
+    return replace(message, sha256=digest)
+
+
+def _check_free(out: Path, kind: str) -> None:
+    """A message may take the place of one of its kind, and of nothing else: a key, a start."""
+    if not out.is_file():
+        return
+    data = read_file(out, LARGEST)
+    if is_sealed(data) and kind == messages.ANSWER:
+        return
+    with suppress(DanielError):
+        if messages.read(data).manifest.kind == kind:
+            return
+    raise InputError(f"{out} exists already and is no {kind} of daniel: choose another name.")
+
+
+def _previous(model: Path, study: Study, round: int) -> Daniel:
+    """The model of the round before; a model folder says whether it is that."""
+    if round > 1 and (model / REPORT).is_file():
+        report = read_report(model)
+        if (report.study, report.round) != (study.hash, round - 1):
+            raise InputError(
+                f"{model} is the model of round {report.round} of {report.study_name!r} "
+                f"({report.study[:8]}), and that of round {round - 1} of this study "
+                f"({study.hash[:8]}) was expected."
+            )
+    return read_model(model)
 
 
 def write_model(
@@ -181,7 +211,7 @@ def fit(
 
 
 def _limit(study: Study) -> int:
-    return messages.largest(len(study.codes.names)) + HEAD + 16
+    return messages.largest(len(study.codes.names), messages.columns_of(study)) + HEAD + 16
 
 
 # --- model folders --------------------------------------------------------------------------------
@@ -221,7 +251,7 @@ class State:
 
     site: str
     role: str
-    state: str  # valid, used, late, missing, refused
+    state: str  # valid, used, late, missing, own, again, refused
     file: str
     note: str = ""
 
@@ -246,10 +276,17 @@ def status(folder: Path, study: Study, *, key: Path | None = None) -> list[State
             refused.append(State(row.site, row.role, "again", row.file) if again else row)
         else:
             found[row.site] = row
-    gone = [State(s.name, s.role, "missing", "–") for s in study.sites if s.name not in found]
+    gone = [_without_answer(s, study) for s in study.sites if s.name not in found]
     order = [site.name for site in study.sites]
     rows = sorted([*found.values(), *gone], key=lambda row: order.index(row.site))
     return rows + refused
+
+
+def _without_answer(site: Site, study: Study) -> State:
+    """Open studies use the hub's records themselves, and need no answer of it."""
+    own = site.role == "hub" and study.disclosure.release == "open"
+    note = "its own records stand for its answer" if own else ""
+    return State(site.name, site.role, "own" if own else "missing", "–", note)
 
 
 def _find_start(files: Sequence[Path], study: Study) -> tuple[Message | None, list[Path]]:

@@ -9,7 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ class Ledger:
         with self._locked():
             entries = self.entries()
             self._refuse_second(entries, manifest, payload)
-            kept = {k: v for k, v in asdict(manifest).items() if v is not None}
+            kept = {k: v for k, v in manifest.content().items() if v is not None}
             where = {} if out is None else {"out": str(out.absolute())}
             event = {"event": "approved", "by": by, **kept, **where, "payload": payload}
             self._append(event, entries)

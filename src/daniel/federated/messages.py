@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from daniel.federated.container import MAX_HEADER, NAMES, canonical, pack, unpac
 from daniel.federated.keys import SiteKey
 from daniel.study import Site, Study
 
-FORMAT = 1
+FORMAT, SKETCHED = 1, 2  # format of a message; SKETCHED where the study asks for sketches
 MANIFEST, SIGNATURE = "daniel", "signature"
 DOMAIN = b"daniel message\n"
 START, ANSWER = "start", "answer"
@@ -54,7 +55,16 @@ class Manifest:
     delta: float | None = None
     noise: float = 0.0  # standard deviation, in the units of clip
     payload: str = ""  # SHA-256 of the tensors
-    format: int = FORMAT
+    sketch: int = 0  # directions of a sketch; 0, and not in the file: there is none
+
+    @property
+    def format(self) -> int:
+        return SKETCHED if self.sketch else FORMAT
+
+    def content(self) -> dict[str, Any]:
+        """What the file says."""
+        known = asdict(self) | {"format": self.format}
+        return known if self.sketch else {k: v for k, v in known.items() if k != "sketch"}
 
 
 @dataclass(frozen=True)
@@ -76,22 +86,34 @@ Layout = dict[str, tuple[str, tuple[int, ...]]]
 
 def layout(manifest: Manifest, d: int = 0) -> Layout:
     """Names, types and shapes of the tensors; d: columns of a start's U."""
-    p = manifest.codes
+    p, k = manifest.codes, manifest.sketch
     if manifest.kind == START:
         vectors: Layout = dict.fromkeys(("center", "scale", "b"), ("F64", (p,)))
-        return vectors | {"U": ("F32", (p, d)), "signs": ("F32", (d,))}
+        factors: Layout = {"U": ("F32", (p, d)), "signs": ("F32", (d,))}
+        return vectors | factors | ({"directions": ("F32", (p, k))} if k else {})
     absent: Layout = {"absent": ("U8", (p,))}
-    triangle = size_of_triangle(p)
+    derivative = (p, k) if k else (size_of_triangle(p),)
     if manifest.release == "masked":
-        return absent | {"masked": ("U64", (triangle + len(VECTORS) * p + TOTALS,))}
+        return absent | {"masked": ("U64", (prod(derivative) + len(VECTORS) * p + TOTALS,))}
     shapes: Layout = dict.fromkeys(VECTORS, ("F64", (p,)))
-    return absent | shapes | {"triangle": ("F32", (triangle,)), "totals": ("F64", (TOTALS,))}
+    name = derivative_name(manifest)
+    return absent | shapes | {name: ("F32", derivative), "totals": ("F64", (TOTALS,))}
 
 
-def largest(p: int) -> int:
-    """Bytes that a message of p codes has at most."""
-    words = size_of_triangle(p) + (len(VECTORS) + 1) * p + TOTALS
-    return MAX_HEADER + 8 * max(words, 600 * p)
+def derivative_name(manifest: Manifest) -> str:
+    """The tensor of an open answer that holds its derivative."""
+    return "sketch" if manifest.sketch else "triangle"
+
+
+def columns_of(study: Study) -> int:
+    """Directions of the study's sketches; 0 where answers tell every pair of codes."""
+    return min(study.disclosure.sketch or 0, len(study.codes.names))
+
+
+def largest(p: int, k: int = 0) -> int:
+    """Bytes that a message of p codes has at most; k: directions of a sketch."""
+    words = max(size_of_triangle(p), p * k) + (len(VECTORS) + 1) * p + TOTALS
+    return MAX_HEADER + 8 * max(words, (600 + k) * p)
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -99,7 +121,7 @@ def largest(p: int) -> int:
 
 def write(manifest: Manifest, arrays: Mapping[str, np.ndarray], key: SiteKey) -> bytes:
     """The signed bytes of a message."""
-    content = asdict(manifest) | {"payload": payload(arrays)}
+    content = manifest.content() | {"payload": payload(arrays)}
     text = canonical(content)
     signature = key.signing.sign(DOMAIN + text)
     return pack(arrays, {MANIFEST: text.decode(), SIGNATURE: signature.hex()})
@@ -136,7 +158,7 @@ def read(data: bytes) -> Message:
         canonical_form = len(metadata) == 2 and signature.hex() == metadata[SIGNATURE]
     except (KeyError, ValueError):
         canonical_form = False
-    if not canonical_form or canonical(asdict(manifest)) != text.encode():
+    if not canonical_form or canonical(manifest.content()) != text.encode():
         raise FormatError("The message's manifest is damaged: ask for the file again.")
     _check_arrays(manifest, arrays)
     return Message(manifest, arrays, hashlib.sha256(data).hexdigest(), signature)
@@ -148,13 +170,14 @@ def _manifest(text: str) -> Manifest:
         version = content["format"]
     except (KeyError, TypeError, ValueError, RecursionError):
         raise FormatError("This file is not a message of daniel, or it is damaged.") from None
-    if type(version) is not int or version != FORMAT:
+    if type(version) is not int or version not in (FORMAT, SKETCHED):
         shown = version if type(version) is int and 0 <= version < 10**6 else "unknown"
         raise FormatError(
-            f"The message has format {shown}, and this daniel reads format {FORMAT}: use the same "
-            "version of daniel at every site."
+            f"The message has format {shown}, and this daniel reads formats {FORMAT} and "
+            f"{SKETCHED}: use the same version of daniel at every site."
         )
-    known = {f.name: f.type for f in fields(Manifest)}
+    del content["format"]
+    known = {f.name: f.type for f in fields(Manifest) if f.name != "sketch" or version == SKETCHED}
     if set(content) != set(known) or not all(_fits(content[k], t) for k, t in known.items()):
         raise FormatError("The message's manifest lacks what it must say, or says more.")
     return Manifest(**content)
@@ -164,7 +187,7 @@ def _fits(value: Any, hint: Any) -> bool:
     if hint is int:
         return type(value) is int and 0 <= value < 1 << 53
     if hint is str:
-        return type(value) is str and len(value) <= 500
+        return type(value) is str and len(value) <= 500 and value.isprintable()  # it is shown
     number = type(value) in (int, float) and 0 <= value < float("inf")
     return number or (hint is not float and value is None)
 
@@ -184,6 +207,7 @@ def _check_arrays(manifest: Manifest, arrays: Mapping[str, np.ndarray]) -> None:
     wrong = not all(np.isfinite(a).all() for a in numbers)
     if manifest.kind == START:
         sane = (arrays["scale"] > 0).all() and (np.abs(arrays["signs"]) == 1).all()
+        sane = sane and (np.abs(arrays.get("directions", 0)) <= 1.001).all()  # of norm 1
         wrong = wrong or not sane or d < 1
     else:
         wrong = wrong or bool((arrays["absent"] > 1).any())
@@ -220,7 +244,7 @@ def verify(message: Message, study: Study, kind: str) -> Site:
 def _check_signature(message: Message, site: Site) -> None:
     if site.signing_key is None:
         raise FormatError(f"The study's roster has no signing key of {site.name!r}: add it.")
-    text = canonical(asdict(message.manifest))
+    text = canonical(message.manifest.content())
     try:
         public = Ed25519PublicKey.from_public_bytes(bytes.fromhex(site.signing_key))
         public.verify(message.signature, DOMAIN + text)
@@ -242,6 +266,7 @@ def _check_terms(m: Manifest, study: Study) -> None:
         and m.release == d.release
         and (m.minimum_patients, m.minimum_records) == (d.minimum_patients, d.minimum_records)
         and m.floor == d.floor
+        and m.sketch == columns_of(study)
         and _clip_agrees(m, d.clip)
         and (m.kind == START or m.epsilon == d.epsilon)
     )

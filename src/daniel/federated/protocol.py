@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from daniel.core import natural
+from daniel.core import natural, sketch
 from daniel.core.checkpoint import Checkpoint
 from daniel.core.coordinates import Coordinates, natural_coordinates
 from daniel.core.records import Records, records_from
@@ -87,6 +87,10 @@ def start(
         "signs": made.signs.astype(np.float32),
     }
     arrays = {k: np.ascontiguousarray(v) for k, v in arrays.items()}
+    k = messages.columns_of(study)
+    if k:
+        known = None if previous is None else made.U
+        arrays["directions"] = sketch.directions(records, k, generator(study, round, 2), known)
     about: dict[str, Any] = {"round": round}
     if study.disclosure.clip == "auto":
         about["clip"] = release.usual_norm(gated, study, made)
@@ -102,7 +106,9 @@ def preview(matrix: CodeMatrix, study: Study, start: bytes, key: SiteKey) -> Par
     clip = clip_of(study, message.manifest)
     about = {"round": message.manifest.round, "start": message.sha256, "clip": clip}
     options = options_of(study)
-    return release.prepare(matrix, study, _natural_start(message, options), options, key, about)
+    made = _natural_start(message, options)
+    along = message.arrays.get("directions")
+    return release.prepare(matrix, study, made, options, key, about, along)
 
 
 def answer(
@@ -147,11 +153,13 @@ def finish(
     made = _natural_start(opening, options)
     used = read_answers(answers, study, opening, key)
     clip = clip_of(study, opening.manifest)
-    sums, sites = _collect(matrix, study, made, options, used, clip)
+    along = opening.arrays.get("directions")
+    sums, sites = _collect(matrix, study, made, options, used, clip, along)
     kept = _kept(sums, study)
     d = study.disclosure
     left_out = d.floor if d.release == "open" else 1
-    mean = totals.mean_answer(sums, sites, made.coords.scale, kept, left_out)
+    tied, scale = made.coords.tied, made.coords.scale
+    mean = totals.mean_answer(sums, sites, scale, kept, left_out, directions=along, tied=tied)
     hub = records_from(matrix.Z[:, kept])
     begin = _part(made, kept)
     rng = generator(study, opening.manifest.round, 1)
@@ -161,7 +169,7 @@ def finish(
     fitted = natural.finish(hub, begin, mean, options, rng)
     if keeper is not None:
         keeper.clear()
-    model = _model(study, fitted, kept, hub, mean, list(used))
+    model = _model(study, fitted, kept, hub, mean, _contributors(study, used))
     return model, report_of(study, opening, used, model, sums.totals[0])
 
 
@@ -301,6 +309,7 @@ def _collect(
     options: natural.Options,
     used: Mapping[str, Message],
     clip: float | None,
+    along: np.ndarray | None = None,
 ) -> tuple[Sums, list[totals.Site]]:
     """The sums over all sites, and what is known of each."""
     missing = [site.name for site in study.sites if site.name not in used]
@@ -317,7 +326,7 @@ def _collect(
     parts = [totals.add_up(told, p)] if told else []
     if study.disclosure.release == "open":  # the hub's own records stay, and need no gate
         Q = None if study.disclosure.epsilon is None else directions(made)
-        own = site_sums(matrix, made, options, clip=clip, Q=Q)
+        own = site_sums(matrix, made, options, clip=clip, Q=Q, directions=along)
         parts.append(own)
         sites.append(totals.Site(float(own.totals[0]), own.patients == 0))
     return totals.sum_of(parts), sites
@@ -327,6 +336,12 @@ def _told(study: Study, used: Mapping[str, Message]) -> list[Message]:
     """The answers that count: in an open study the hub's records stand for its own."""
     hub, masked = hub_of(study).name, study.disclosure.release == "masked"
     return [message for name, message in used.items() if masked or name != hub]
+
+
+def _contributors(study: Study, used: Mapping[str, Message]) -> list[str]:
+    """The sites whose records are in the model; in an open study the hub is always one."""
+    own = hub_of(study).name if study.disclosure.release == "open" else None
+    return [site.name for site in study.sites if site.name in used or site.name == own]
 
 
 def _kept(sums: Sums, study: Study) -> np.ndarray:

@@ -13,6 +13,7 @@ What comes out of 1 to 4 is a `Parcel`, which a person can read before saying ye
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from hashlib import sha256
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from daniel.core.records import records_from
 from daniel.errors import MissingDependencyError, ReleaseError
 from daniel.federated import messages
 from daniel.federated.container import canonical
-from daniel.federated.directions import directions, noise_along, triangle_of
+from daniel.federated.directions import directions as strong_directions
+from daniel.federated.directions import noise_along, triangle_of
 from daniel.federated.keys import SiteKey, check_key
 from daniel.federated.ledger import Ledger
 from daniel.federated.masks import add_masks, derive, encode, stream
@@ -96,21 +98,34 @@ def prepare(
     options: natural.Options,
     key: SiteKey,
     about: Mapping[str, Any],
+    directions: np.ndarray | None = None,
 ) -> Parcel:
-    """Steps 1 to 4.  about: start (its SHA-256), round and clip, for the manifest."""
+    """Steps 1 to 4.  about: start (its SHA-256), round and clip, for the manifest.
+
+    directions (p, k): those of the start, along which a sketch is made.
+    """
     check_size(matrix, study)
     d = study.disclosure
     private = d.epsilon is not None
     if d.release == "open" and not private:
         matrix = without_rare(matrix, d.floor)
-    Q = directions(start) if private else None
-    sums = site_sums(matrix, start, options, clip=about["clip"], with_counts=private, Q=Q)
+    Q = strong_directions(start) if private else None
+    sums = site_sums(
+        matrix,
+        start,
+        options,
+        clip=about["clip"],
+        with_counts=private,
+        Q=Q,
+        directions=directions,
+    )
     absent = np.zeros(sums.counts.size, dtype=bool)
     if not private:  # which codes a site lacks is a fact about its patients, and has no noise
         absent = sums.patients == 0
     noise = noise_of(study, about["clip"])
     if private:
-        secret = _noise_key(key, _context(study, about))
+        digest = sha256(sums.vector().tobytes()).hexdigest()
+        secret = _noise_key(key, [*_context(study, about), digest])
         sums = with_noise(sums, noise, start.coords.scale, secret, Q)
     arrays: dict[str, np.ndarray] = {"absent": absent.astype(np.uint8)}
     # A masked site adds only its part of the noise, so its own number of records is not told.
@@ -122,7 +137,9 @@ def prepare(
         arrays["masked"] = words
     else:
         arrays |= {name: getattr(sums, name) for name in (*messages.VECTORS, "totals")}
-        arrays["triangle"] = sums.triangle.astype(np.float32)
+        name = messages.derivative_name(manifest)
+        shape = messages.layout(manifest)[name][1]
+        arrays[name] = sums.derivative.astype(np.float32).reshape(shape)
     return Parcel(manifest, arrays, int(absent.sum()))
 
 
@@ -159,6 +176,7 @@ def manifest_of(
         epsilon=d.epsilon if answer else None,
         delta=d.delta if answer and d.epsilon is not None else None,
         noise=noise,
+        sketch=messages.columns_of(study),
     )
 
 
@@ -172,7 +190,7 @@ def usual_norm(matrix: CodeMatrix, study: Study, start: natural.Start) -> float:
 
     Cutting many patients bends the derivative, and a wide clip needs much noise; docs/privacy.md.
     """
-    Q = None if study.disclosure.epsilon is None else directions(start)
+    Q = None if study.disclosure.epsilon is None else strong_directions(start)
     records = records_from(matrix.Z, merge=False)
     norms, _ = patient_norms(records, patient_numbers(matrix), start, start.b, Q)
     return float(f"{2 * np.median(norms):.2g}")
@@ -227,7 +245,7 @@ def with_noise(
         shares = triangle_of_scales(scale) * rest / np.sqrt(2)
     else:
         shares = triangle_of(noise_along(rest.reshape(d + p, d), Q), Q, scale)
-    triangle = sums.triangle + noise * shares
+    triangle = sums.derivative + noise * shares
     triangle[np.cumsum([0, *range(p, 1, -1)])] = 0  # the diagonal says nothing
     records = float(sums.totals[0] + noise / RECORD_WEIGHT * n[0])
     return Sums(triangle, sums.b + noise * scale * b, counts, counts, np.full(2, max(records, 1.0)))
@@ -235,7 +253,8 @@ def with_noise(
 
 def _noise_key(key: SiteKey, context: list[Any]) -> bytes:
     """The site's secret for this noise: the same release always carries the same noise, so that
-    asking again cannot average it away."""
+    asking again cannot average it away; other sums carry other noise, so that their difference
+    stays hidden."""
     return derive(key.masking.private_bytes_raw(), canonical(["daniel noise 1", context]))
 
 

@@ -47,6 +47,7 @@ class Report:
     daniel: str
     sites: list[Contribution] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    sketch: int = 0  # directions; 0: answers told every pair of codes
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -83,26 +84,35 @@ class Report:
         return "\n".join(lines) + "\n"
 
     def terms(self) -> list[str]:
-        if self.release == "masked":
-            yes = [
-                "Masked: the hub saw the sum over all sites, and no single answer.",
-                f"{self.codes_dropped:,} codes of fewer than {self.floor} patients in all sites "
-                "together were dropped.",
-            ]
-        else:
-            yes = [
-                "Open: the hub saw every answer. Codes of fewer than "
-                f"{self.floor} patients at a site left it as absent, which costs small sites their "
-                "rare codes (docs/privacy.md).",
-                f"{self.codes_dropped:,} codes of fewer than {self.floor} patients among the "
-                "answers were dropped.",
-            ]
+        masked = self.release == "masked"
+        yes = [
+            "Masked: the hub saw the sum over all sites, and no single answer."
+            if masked
+            else "Open: the hub saw every answer."
+        ]
+        if self.epsilon is None:
+            if not masked:
+                yes.append(
+                    f"Codes of fewer than {self.floor} patients at a site left it as absent, which "
+                    "costs small sites their rare codes (docs/privacy.md)."
+                )
+            among = "in all sites together" if masked else "among the answers and the hub's own"
+            yes.append(
+                f"{self.codes_dropped:,} codes of fewer than {self.floor} patients {among} were "
+                "dropped."
+            )
+        if self.sketch:
+            yes.append(
+                f"Answers were sketches along {self.sketch:,} directions: what two codes have in "
+                "common besides is the start's alone."
+            )
         if self.clip is not None:
             yes.append(f"No patient's share of an answer has a norm above {self.clip:g}.")
         if self.epsilon is not None:
             yes.append(
                 f"Gaussian noise: ({self.epsilon:g}, {self.delta:g})-differential privacy for the "
-                "patients of every site but the hub, whose records the start and the fit use."
+                "patients of every site but the hub, whose records the start and the fit use. It "
+                "protects rare codes too: answers had no floor, and no code was dropped."
             )
         return yes
 
@@ -142,6 +152,7 @@ def report_of(
         daniel=version("daniel"),
         sites=sites,
         notes=notes,
+        sketch=opening.manifest.sketch,
     )
 
 

@@ -1,8 +1,9 @@
 """What a site's records come to at a start: sums over records, in units of records.
 
-    triangle   S_jk = sum (z_j - mu_j)(pi_k - z_k), symmetrised, j <= k: the derivative of the loss
+    derivative S_jk = sum (z_j - mu_j)(pi_k - z_k), symmetrised, j <= k: the derivative of the loss
                in Phi at the start is G = S / (n sigma_j sigma_k), eq. (B_star) in natural
-               coordinates; pi is the model's probability of z_k given the record's other codes
+               coordinates; pi is the model's probability of z_k given the record's other codes;
+               or its sketch n sigma_j (G Q)_jc along the start's directions Q
     b          sum (pi_j - z_j), the derivative in the intercepts
     counts     records with each code;  patients  patients with each code
     totals     records, patients
@@ -16,11 +17,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.special import expit
 
-from daniel.core import natural
+from daniel.core import natural, sketch
 from daniel.core.ising import full_sweep
 from daniel.core.records import Records, records_from
 from daniel.federated.directions import along, squared_norms, triangle_of
-from daniel.federated.messages import size_of_triangle
+from daniel.federated.messages import TOTALS, size_of_triangle
 from daniel.matrix import CodeMatrix
 
 BLOCK = 256  # records whose patients are clipped at once
@@ -30,9 +31,9 @@ COUNT_CLIP = 0.25  # of a patient's counts, in units of the clip of the derivati
 
 @dataclass(frozen=True)
 class Sums:
-    """Sums over the records of a site, or over sites; a site's triangle may be float32."""
+    """Sums over the records of a site, or over sites; a site's derivative may be float32."""
 
-    triangle: np.ndarray  # (p (p + 1) / 2,)
+    derivative: np.ndarray  # (p (p + 1) / 2,) triangle, or (p k,) sketch, row by row
     b: np.ndarray  # (p,)
     counts: np.ndarray  # (p,)
     patients: np.ndarray  # (p,)
@@ -40,12 +41,12 @@ class Sums:
 
     def vector(self) -> np.ndarray:
         """All numbers in one float64 vector."""
-        parts = (self.triangle, self.b, self.counts, self.patients, self.totals)
+        parts = (self.derivative, self.b, self.counts, self.patients, self.totals)
         return np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
 
     @classmethod
     def of_vector(cls, vector: np.ndarray, p: int) -> "Sums":
-        edges = np.cumsum([size_of_triangle(p), p, p, p])
+        edges = np.cumsum([vector.size - 3 * p - TOTALS, p, p, p])
         return cls(*np.split(vector, edges))
 
 
@@ -71,13 +72,15 @@ def site_sums(
     clip: float | None = None,
     with_counts: bool = False,
     Q: np.ndarray | None = None,
+    directions: np.ndarray | None = None,
 ) -> Sums:
     """The sums of a site at the start.
 
     With `clip` a patient whose derivative has a norm above it counts less in the derivatives, so
     that it comes down to the clip.  with_counts: the patient's counts and number of records are
     brought down to COUNT_CLIP times the clip, by a weight of their own; without it they stay exact.
-    Q (p, d): tell the derivative along these directions only (`daniel.federated.directions`).
+    Q (p, d): tell the derivative along these directions only (`daniel.federated.directions`), as
+    answers with noise do.  directions (p, k): sketch it along these (`daniel.core.sketch`).
     """
     patient = patient_numbers(matrix)
     records = counted = records_from(matrix.Z, merge=clip is None)
@@ -89,21 +92,33 @@ def site_sums(
         records = replace(records, weight=_weights(norms, clip)[patient])
         if with_counts:
             counted = replace(records, weight=_weights(of_counts, COUNT_CLIP * clip)[patient])
-    free = None if start.coords.tied else b
-    out = full_sweep(records, start.coords, (start.U, start.V), free)
-    scale = start.coords.scale
-    if Q is None:
-        triangle = _triangle(out.G, records.total, scale)
-    else:
-        S = (out.G + out.G.T).astype(np.float64) * (records.total / 2)
-        triangle = triangle_of(along(S, Q), Q, scale)
+    derivative, of_b = _derivative(records, start, None if start.coords.tied else b, Q, directions)
     return Sums(
-        triangle,
-        out.b[0] * records.total,
+        derivative,
+        of_b[0] * records.total,
         counted.counts().astype(np.float64),  # whole numbers where there is no code at all
         patients_with(matrix, patient),
         np.array([counted.total, patient.max() + 1.0]),
     )
+
+
+def _derivative(
+    records: Records,
+    start: natural.Start,
+    b: np.ndarray | None,
+    Q: np.ndarray | None,
+    directions: np.ndarray | None,
+) -> tuple[np.ndarray, np.ndarray]:
+    """The sum that stands for the derivative in Phi, and the mean derivative in b (1, p)."""
+    scale, total = start.coords.scale, records.total
+    if directions is not None:
+        GQ, of_b = sketch.along(records, start, b, directions)
+        return (GQ * (total * scale)[:, None]).astype(np.float32).ravel(), of_b
+    out = full_sweep(records, start.coords, (start.U, start.V), b)
+    if Q is None:
+        return _triangle(out.G, total, scale), out.b
+    S = (out.G + out.G.T).astype(np.float64) * (total / 2)
+    return triangle_of(along(S, Q), Q, scale), out.b
 
 
 def _weights(norms: np.ndarray, most: float) -> np.ndarray:
@@ -123,9 +138,9 @@ def _triangle(G: np.ndarray, total: float, scale: np.ndarray) -> np.ndarray:
     return out
 
 
-def symmetric(triangle: np.ndarray, p: int) -> np.ndarray:
-    """(p, p) symmetric float64 matrix of an upper triangle."""
-    out = np.empty((p, p))
+def symmetric(triangle: np.ndarray, p: int, dtype: type = np.float64) -> np.ndarray:
+    """(p, p) symmetric matrix of an upper triangle."""
+    out: np.ndarray = np.empty((p, p), dtype=dtype)
     first = 0
     for j in range(p):
         row = triangle[first : first + p - j]

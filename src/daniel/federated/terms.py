@@ -67,6 +67,11 @@ def with_keys(study: Study, keys: Mapping[str, SiteKey], records: Mapping[str, i
 def check_part(matrix: CodeMatrix, study: Study) -> None:
     if not study.sites:
         raise InputError("The study has no roster: add each site's public keys (`daniel keys`).")
+    if study.disclosure.release == "masked" and len(study.sites) < 3:
+        raise InputError(
+            "Masks hide a site among the others, and need three of them: complete the roster, or "
+            "set disclosure.release = 'open'."
+        )
     check_codes(matrix, study)
 
 

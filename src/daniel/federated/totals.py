@@ -7,8 +7,11 @@ import numpy as np
 from scipy.special import gammaincc  # of a Poisson number: the probability of fewer
 
 from daniel.core import natural
+from daniel.core.natural import ROWS
+from daniel.core.sketch import rebuilt
+from daniel.core.spectrum import WHOLE
 from daniel.federated import masks
-from daniel.federated.messages import VECTORS, Message
+from daniel.federated.messages import VECTORS, Message, derivative_name
 from daniel.federated.sums import Sums, symmetric
 
 CHANCE = 0.01  # absence that is less likely than this means "not recorded here"
@@ -37,12 +40,12 @@ def add_up(answers: Sequence[Message], p: int) -> Sums:
 
 
 def open_sums(answer: Message) -> Sums:
-    parts = (answer.arrays[name].astype(np.float64) for name in ("triangle", *VECTORS, "totals"))
-    return Sums(*parts)
+    names = (derivative_name(answer.manifest), *VECTORS, "totals")
+    return Sums(*(answer.arrays[name].astype(np.float64).ravel() for name in names))
 
 
 def sum_of(parts: Sequence[Sums]) -> Sums:
-    names = ("triangle", *VECTORS, "totals")
+    names = ("derivative", *VECTORS, "totals")
     return Sums(*(np.sum([getattr(s, name) for s in parts], axis=0, dtype=float) for name in names))
 
 
@@ -61,29 +64,55 @@ def presence(sites: Sequence[Site], counts: np.ndarray, floor: int = 1) -> np.nd
 
 
 def mean_answer(
-    sums: Sums, sites: Sequence[Site], scale: np.ndarray, kept: np.ndarray, floor: int = 1
+    sums: Sums,
+    sites: Sequence[Site],
+    scale: np.ndarray,
+    kept: np.ndarray,
+    floor: int = 1,
+    *,
+    directions: np.ndarray | None = None,
+    tied: bool = False,
 ) -> natural.Answer:
     """The answer that all records together would give, for the codes `kept`.
 
     Entry by entry over the sites that have both codes: ``G_jk = S_jk / (n_jk sigma_j sigma_k)``,
     n_jk the records of those sites.  The exact n is that of the sum; the sites' rounded numbers of
     records only tell which share of it counts.  Counts are scaled up to all n records.  floor: that
-    of an open study, below which sites leave codes out; 1 in a masked one.
+    of an open study, below which sites leave codes out; 1 in a masked one.  directions (p, k): of
+    sketches, of which S holds what they tell; tied: whether the diagonal is that of b.
     """
     n = float(sums.totals[0])
     records = np.array([site.records for site in sites])
     counts = np.clip(sums.counts, 0, n)
     P = presence(sites, counts, floor)[:, kept]
-    G = symmetric(sums.triangle, scale.size)
+    G = _scaled(sums, scale, directions, tied)
     if kept.size < scale.size:
         G = G[np.ix_(kept, kept)]
-    G /= n * np.outer(scale[kept], scale[kept])
+    G /= n
     of_code = np.ones(kept.size)
     if not P.all():
-        share = records / records.sum()
-        both = (P.T * share) @ P
-        G /= np.where(both > 0, both, 1)
-        of_code = np.where(np.diag(both) > 0, np.diag(both), 1)
+        weighted = P.T * (records / records.sum())
+        of_code = (weighted * P.T).sum(axis=1)
+        of_code[of_code == 0] = 1
+        for first in range(0, kept.size, ROWS):
+            rows = slice(first, first + ROWS)
+            both = weighted[rows] @ P
+            G[rows] /= np.where(both > 0, both, 1)
     b = sums.b[kept] / (n * of_code)
     scaled = np.minimum(counts[kept] / of_code, n)
-    return natural.Answer(G.astype(np.float32), b[None, :], n, scaled)
+    return natural.Answer(G.astype(np.float32, copy=False), b[None, :], n, scaled)
+
+
+def _scaled(sums: Sums, scale: np.ndarray, directions: np.ndarray | None, tied: bool) -> np.ndarray:
+    """(p, p) S_jk / (sigma_j sigma_k); in single precision where it is large."""
+    p = scale.size
+    dtype = np.float64 if p <= WHOLE else np.float32
+    if directions is None:
+        S = symmetric(sums.derivative, p, dtype)
+        for first in range(0, p, ROWS):
+            rows = slice(first, first + ROWS)
+            S[rows] /= np.outer(scale[rows], scale)
+        return S
+    S = rebuilt(sums.derivative.reshape(p, -1) / scale[:, None], directions, dtype)
+    np.fill_diagonal(S, sums.b / (2 * scale**2) if tied else 0)
+    return S

@@ -8,7 +8,8 @@ Half of the patients, drawn at random, is for what is fitted here; the losses ar
     relation      correlation of the model's code cosines with those of the fit to this site
 """
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +26,7 @@ from daniel.matrix import CodeMatrix
 EDGES = (0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 CELLS = 1 << 22  # probabilities held at once
 PAIRS = 200_000
+DIGITS = 4
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,14 @@ class Validation:
             lines += ["", f"Correlation of code cosines with the local fit: {self.relation:.2f}"]
         return "\n".join(lines)
 
+    def to_json(self) -> str:
+        """The same numbers with DIGITS decimals: all digits of a sum could tell its parts."""
+        loss = {name: round(value, DIGITS) for name, value in self.loss.items()}
+        groups = [replace(g, ratio=round(g.ratio, DIGITS)) for g in self.calibration]
+        relation = None if self.relation is None else round(self.relation, DIGITS)
+        shown = replace(self, loss=loss, calibration=groups, relation=relation)
+        return json.dumps(asdict(shown), indent=1) + "\n"
+
 
 def validate(model: Daniel, matrix: CodeMatrix, floor: int, *, seed: int = 0) -> Validation:
     """Score a model on a site's records; fewer than 4 `floor` patients say too little."""
@@ -82,7 +92,7 @@ def validate(model: Daniel, matrix: CodeMatrix, floor: int, *, seed: int = 0) ->
             "prevalences of this site alone": _independent(here, test),
             "a fit to this site alone": _loss(local, test, local._b),
         },
-        calibration=_calibration(model, matrix.Z[~first], floor),
+        calibration=_calibration(model, matrix.Z[~first], patient[~first], floor),
         relation=_relation(model, local, enough, rng),
     )
 
@@ -117,21 +127,24 @@ def _independent(here: Records, test: Records) -> float:
     return float(np.logaddexp(0, b).sum() - b @ (test.counts() / test.total))
 
 
-def _calibration(model: Daniel, Z: sp.csr_array, floor: int) -> list[Group]:
-    """Observed over predicted in each group with enough cells of both values."""
-    sums = np.zeros((3, len(EDGES) - 1))  # cells, predicted, observed
+def _calibration(model: Daniel, Z: sp.csr_array, patient: np.ndarray, floor: int) -> list[Group]:
+    """Observed over predicted in each group with enough patients who have such a code, or not."""
+    groups = len(EDGES) - 1
+    sums = np.zeros((2, groups))  # observed, predicted
+    seen = np.zeros((2, int(patient.max()) + 1, groups), dtype=bool)  # who has cells of 0, of 1
     step = max(1, CELLS // Z.shape[1])
     for row in range(0, Z.shape[0], step):
         part = Z[row : row + step]
         predicted = model.conditional_proba(CodeMatrix(part, tuple(map(str, model._names)))).ravel()
-        group = np.clip(np.searchsorted(EDGES, predicted, "right") - 1, 0, len(EDGES) - 2)
+        group = np.clip(np.searchsorted(EDGES, predicted, "right") - 1, 0, groups - 1)
         observed = part.toarray().ravel()
-        for i, weight in enumerate((np.ones(group.size), predicted, observed)):
-            sums[i] += np.bincount(group, weights=weight, minlength=len(EDGES) - 1)
+        for i, weight in enumerate((observed, predicted)):
+            sums[i] += np.bincount(group, weights=weight, minlength=groups)
+        seen[observed.astype(int), np.repeat(patient[row : row + step], Z.shape[1]), group] = True
+    enough = seen.sum(axis=1).min(axis=0) >= floor
     return [
-        Group(EDGES[i], EDGES[i + 1], float(sums[2, i] / sums[1, i]))
-        for i in range(len(EDGES) - 1)
-        if min(sums[2, i], sums[0, i] - sums[2, i]) >= floor
+        Group(EDGES[i], EDGES[i + 1], float(sums[0, i] / sums[1, i]))
+        for i in np.flatnonzero(enough)
     ]
 
 

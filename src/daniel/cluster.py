@@ -1,0 +1,343 @@
+"""The same sums over records on a Dask cluster, with the rows on its workers.
+
+    with daniel.distributed("tcp://scheduler:8786"):
+        model = Daniel().fit(X)
+
+The rows are cut into parts; each is sent to a worker once and stays there.  A sweep sends the
+factors to every worker and adds up the parts' sums between the workers, in pairs: one result comes
+back.  The records stay here as well, so that a worker may die: others get its parts.
+
+Dask writes the arguments of failed tasks to its logs.  Everything that is sent is therefore
+`_Hidden`, and an exception of a worker comes back as its name and line alone.
+"""
+
+import asyncio
+import logging
+import time
+import traceback
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, is_dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from daniel.core.place import Sums, Work, at
+from daniel.core.records import Records, split
+from daniel.core.threads import one_thread
+from daniel.errors import MissingDependencyError, NetworkError, ParameterError
+
+if TYPE_CHECKING:
+    from distributed import Client, Future
+
+CONNECT = 10.0  # seconds in which a scheduler must answer
+RETURN = 5.0  # seconds in which a worker that died may come back before others take its parts
+ANY = 60.0  # seconds in which there must be a worker at all
+ATTEMPTS = 5  # at one sum, when workers die again and again
+AGAIN = "Nothing is lost: see to the cluster and run the same again."
+
+
+@contextmanager
+def distributed(where: "str | Client | None", *, partitions: int | None = None) -> Iterator[None]:
+    """Within it, sweeps over many records run on a Dask cluster.
+
+    where: the address of its scheduler, or a `distributed.Client`; None leaves everything here.
+    partitions: parts of the records, one for each thread of the workers unless given.  The same
+    number of parts gives the same numbers, on whichever workers.
+    """
+    if where is None:
+        yield
+        return
+    with _client(where) as client:
+        cluster = Cluster(client, partitions)
+        with at(cluster):
+            yield
+
+
+@contextmanager
+def _client(where: "str | Client") -> Iterator["Client"]:
+    """The client itself, or one of our own that speaks through exceptions alone."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise MissingDependencyError.of(
+            "distributed", extra="dask", purpose="A Dask cluster"
+        ) from None
+    if isinstance(where, Client):
+        yield where
+        return
+    with _quiet():
+        try:
+            with ThreadPoolExecutor(1) as pool:  # in a notebook this thread has a loop of its own
+                pool.submit(asyncio.run, _knock(where)).result()
+            client = Client(where, timeout=CONNECT, set_as_default=False)
+        except OSError:
+            raise NetworkError(
+                f"No Dask scheduler answers at {where}: check the address, or start one with "
+                "`dask scheduler`."
+            ) from None
+        except (ValueError, TypeError) as error:
+            raise ParameterError(
+                f"{where!r} cannot be used as the address of a Dask scheduler ({error}): write it "
+                "as tcp://host:8786; tls:// needs certificates in Dask's configuration."
+            ) from None
+        try:
+            yield client
+        finally:
+            client.close(timeout=CONNECT)
+
+
+async def _knock(address: str) -> None:
+    """Connect once and close: a client that never was connected is slow to go away."""
+    from distributed import Security
+    from distributed.comm import connect
+
+    arguments = Security().get_connection_args("client")
+    comm = await connect(address, timeout=CONNECT, **arguments)
+    await comm.close()
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """No lines of Dask's own on a terminal: what matters is said by the error."""
+    names = [name for name in logging.root.manager.loggerDict if name.startswith("distributed")]
+    levels = {name: logging.getLogger(name).level for name in [*names, "tornado.application"]}
+    for name in levels:
+        logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        for name, level in levels.items():
+            logging.getLogger(name).setLevel(level)
+
+
+# --- on the workers -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, repr=False)
+class _Hidden:
+    """A value that shows nothing of itself but its type and size."""
+
+    value: Any
+
+    def __repr__(self) -> str:
+        return f"<{type(self.value).__name__}, {self.__sizeof__()} bytes>"
+
+    def __sizeof__(self) -> int:
+        """Dask asks for it, to know what it keeps and what a move costs."""
+        return _bytes(self.value)
+
+
+def _bytes(value: Any) -> int:
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if is_dataclass(value) and not isinstance(value, type):
+        value = tuple(vars(value).values())
+    return 64 + (sum(map(_bytes, value)) if isinstance(value, tuple) else 0)
+
+
+class _WorkFailed(Exception):
+    """An exception of a worker, by its name and line alone: its text could hold data."""
+
+
+def _named(error: Exception) -> str:
+    line = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} ({Path(line.filename).name}, line {line.lineno})"
+
+
+def _run(work: Work, part: _Hidden, shared: _Hidden, item: Any) -> _Hidden:
+    """`work` on one part, on the calling thread alone: Dask runs as many as there are threads."""
+    try:
+        with one_thread():
+            return _Hidden(work(part.value, shared.value, item))
+    except Exception as error:
+        name = _named(error)
+    raise _WorkFailed(name)
+
+
+def _add(a: _Hidden, b: _Hidden) -> _Hidden:
+    try:
+        return _Hidden(tuple(x + y for x, y in zip(a.value, b.value, strict=True)))
+    except Exception as error:
+        name = _named(error)
+    raise _WorkFailed(name)
+
+
+def _version() -> str:
+    return version("daniel")
+
+
+# --- here -----------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Kept:
+    """Records whose parts are on workers: which chunks, the futures, and where they are."""
+
+    records: "weakref.ref[Records]"
+    chunks: list[slice]
+    futures: "list[Future | None]" = field(repr=False)
+    where: list[str]
+
+
+class Cluster:
+    """A `daniel.core.place.Place`: parts of records on the workers of a Dask cluster."""
+
+    def __init__(self, client: "Client", partitions: int | None = None) -> None:
+        if client.asynchronous:
+            raise ParameterError("The Dask client is asynchronous: make it without asynchronous.")
+        self.client = client
+        self.address = client.scheduler_info()["address"]
+        threads = self._threads()
+        self._check_versions()
+        self.workers = len(threads)
+        self.partitions = sum(threads.values()) if partitions is None else partitions
+        if self.partitions < 1:
+            raise ParameterError(f"partitions is {partitions}: there must be at least one.")
+        self._kept: dict[int, _Kept] = {}
+
+    def sums(
+        self, work: Work, records: Records, shared: Any, items: Sequence[Any]
+    ) -> Iterator[Sums]:
+        """``work(records, shared, item)`` for each item, summed over the parts in a fixed order."""
+        sent: Future | None = None
+        for item in items:
+            for _ in range(ATTEMPTS):
+                try:
+                    kept = self._keep(records)
+                    if sent is None:
+                        sent = self._send(shared)
+                    result = self._sum(work, kept, sent, item)
+                    break
+                except _WorkFailed as error:
+                    raise NetworkError(
+                        f"A worker of the Dask cluster at {self.address} failed with {error}: "
+                        "give it more memory or use more workers if that is the cause."
+                    ) from None
+                except _lost():
+                    sent = None
+                    self._recover()
+            else:
+                raise NetworkError(
+                    f"Workers of the Dask cluster at {self.address} died {ATTEMPTS} times during "
+                    f"one sum: they may have too little memory. {AGAIN}"
+                )
+            yield result
+
+    def _sum(self, work: Work, kept: _Kept, shared: "Future", item: Any) -> Sums:
+        """One sum, by a tree whose shape depends on the number of parts alone.
+
+        Part i is paired with the one half the parts further on: they are dealt to the workers in
+        turn, so that the first levels stay within workers.
+        """
+        submit = self.client.submit
+        level = [
+            submit(
+                *(_run, work, part, shared, item),
+                workers=[where],
+                allow_other_workers=True,  # a worker may retire and hand over what it has
+                pure=False,
+            )
+            for part, where in zip(kept.futures, kept.where, strict=True)
+        ]
+        while len(level) > 1:
+            half = (len(level) + 1) // 2
+            pairs = zip(level, level[half:], strict=False)
+            odd = level[len(level) - half : half]
+            level = [submit(_add, a, b, pure=False) for a, b in pairs] + odd
+        result: Sums = level[0].result().value
+        return result
+
+    # --- parts ------------------------------------------------------------------------------------
+
+    def _keep(self, records: Records) -> _Kept:
+        """The records' parts, sent where they are not yet, or no longer, on a worker."""
+        key = id(records)
+        kept = self._kept.get(key)
+        if kept is None or kept.records() is not records:
+            count = len(records.chunks)
+            chunks = split(slice(0, count), min(count, self.partitions))
+            forget = weakref.ref(records, lambda _: self._kept.pop(key, None))
+            kept = _Kept(forget, chunks, [None] * len(chunks), [""] * len(chunks))
+            self._kept[key] = kept
+        missing = [i for i, f in enumerate(kept.futures) if f is None or f.status != "finished"]
+        if missing:
+            threads = self._threads()
+            held = {w: 0 for w in sorted(threads)}
+            for i, where in enumerate(kept.where):
+                if i not in missing:
+                    held[where] = held.get(where, 0) + 1
+            for i in missing:
+                where = min(threads, key=lambda w: ((held[w] + 1) / threads[w], w))
+                part = records.part(kept.chunks[i])
+                kept.futures[i] = self._send(part, workers=[where])
+                kept.where[i] = where
+                held[where] += 1
+        return kept
+
+    def _send(self, value: Any, **where: Any) -> "Future":
+        try:
+            future: Future = self.client.scatter(_Hidden(value), hash=False, **where)
+        except KeyError:  # to a worker that has just gone
+            raise ConnectionError from None
+        return future
+
+    # --- losses -----------------------------------------------------------------------------------
+
+    def _recover(self) -> None:
+        """After a loss: wait for the scheduler and for workers to come back, within reason."""
+        while self.client.status == "connecting":  # for as long as its own timeout
+            time.sleep(0.1)
+        if self.client.status != "running":
+            raise self._gone() from None
+        end = time.monotonic() + RETURN
+        while len(self._threads()) < self.workers and time.monotonic() < end:
+            time.sleep(0.2)
+        self.workers = len(self._threads())
+
+    def _threads(self) -> dict[str, int]:
+        """Threads of each worker, as soon as there is one."""
+        end = time.monotonic() + ANY
+        while True:
+            try:
+                threads: dict[str, int] = self.client.nthreads()
+            except _lost():
+                raise self._gone() from None
+            if threads:
+                return threads
+            if time.monotonic() > end:
+                raise NetworkError(
+                    f"The Dask cluster at {self.address} has no workers: start some with "
+                    f"`dask worker {self.address}`. {AGAIN}"
+                )
+            time.sleep(0.2)
+
+    def _gone(self) -> NetworkError:
+        return NetworkError(f"The Dask scheduler at {self.address} no longer answers. {AGAIN}")
+
+    def _check_versions(self) -> None:
+        """Parts and functions go to the workers by name: they need this very program."""
+        try:
+            found = set(self.client.run(_version).values())
+        except Exception as error:
+            found = {f"none ({type(error).__name__})"}
+        if found - {_version()}:
+            raise NetworkError(
+                f"Workers of the Dask cluster at {self.address} have daniel "
+                f"{', '.join(sorted(found))}, and here it is {_version()}: install the same "
+                "everywhere."
+            )
+
+
+def _lost() -> tuple[type[BaseException], ...]:
+    """What Dask raises when a worker or the scheduler goes away."""
+    from distributed import CancelledError
+    from distributed.client import ClosedClientError
+    from distributed.scheduler import KilledWorker, NoValidWorkerError, NoWorkerError
+
+    gone = (CancelledError, ClosedClientError, KilledWorker, NoValidWorkerError, NoWorkerError)
+    return (*gone, OSError)

@@ -1,0 +1,46 @@
+"""A real Dask cluster: a scheduler and two worker processes of one thread each."""
+
+import os
+
+import numpy as np
+import pytest
+from distributed import Client, LocalCluster
+
+from daniel.core import records as records_module
+from daniel.core.sample import gibbs
+
+
+@pytest.fixture(scope="session")
+def dask():
+    options = {"dashboard_address": ":0", "processes": True}
+    with LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(dask):
+    with Client(dask, set_as_default=False) as client:
+        client.wait_for_workers(2, timeout=60)
+        yield client
+
+
+@pytest.fixture
+def kill_one(client):
+    """A function that kills a worker process, as a machine that fails would."""
+    pids = list(client.run(os.getpid).values())
+    return lambda: os.kill(pids[0], 9)
+
+
+@pytest.fixture(autouse=True)
+def worth_the_way(monkeypatch):
+    """Small records go to the cluster as large ones do."""
+    monkeypatch.setattr(records_module, "SMALL_WORK", 0)
+    monkeypatch.setattr(records_module, "CHUNK_ROWS", (1, 8192))
+
+
+@pytest.fixture(scope="session")
+def Z():
+    """1,500 records of 30 codes in six groups."""
+    rng = np.random.default_rng(3)
+    U = 0.45 * np.repeat(np.eye(6), 5, axis=0)
+    return gibbs(U, rng.permutation(np.linspace(-1.2, -0.2, 30)), 1500, rng)

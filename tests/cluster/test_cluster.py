@@ -1,0 +1,345 @@
+"""Sweeps on a Dask cluster: the local answer, whoever dies, and nothing of the data in a log."""
+
+import gc
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import LocalCluster
+from typer.testing import CliRunner
+
+from daniel import Daniel, MissingDependencyError, NetworkError, ParameterError, cluster
+from daniel.cli import app
+from daniel.cluster import Cluster, distributed
+from daniel.core import checkpoint, natural, place
+from daniel.core.coordinates import paper_coordinates
+from daniel.core.ising import full_sweep, reference_gradient, reference_loss, sweep
+from daniel.core.records import Part, records_from
+from daniel.data.prepare import prepare
+from daniel.data.sitefolder import read_site
+from daniel.federated import folder, protocol
+from daniel.federated.keys import make_key, roster_entry, write_key
+from daniel.study import Study
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What went to the cluster: the numbers of sums and of parts."""
+    seen = SimpleNamespace(sums=0, parts=0)
+    sum_, send = Cluster._sum, Cluster._send
+
+    def count_sum(self, *arguments):
+        seen.sums += 1
+        return sum_(self, *arguments)
+
+    def count_send(self, value, **where):
+        seen.parts += isinstance(value, Part)
+        return send(self, value, **where)
+
+    monkeypatch.setattr(Cluster, "_sum", count_sum)
+    monkeypatch.setattr(Cluster, "_send", count_send)
+    return seen
+
+
+def relative(found, wanted):
+    return np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
+
+
+def fitted(Z, progress=None):
+    options = natural.Options(progress=progress)
+    return natural.fit(records_from(Z), options, np.random.default_rng(0))
+
+
+# --- the same numbers -----------------------------------------------------------------------------
+
+
+PAPER = {"recipe": "paper", "n_components": 3, "max_iter": 5}
+
+
+@pytest.mark.parametrize(("sites", "parameters"), [(1, {}), (3, {}), (3, PAPER)])
+def test_a_fit_is_the_local_fit(parameters, sites, Z, client, calls):
+    label = np.random.default_rng(0).integers(0, sites, Z.shape[0])
+    given = {} if sites == 1 else {"sites": label}
+    wanted = Daniel(random_state=0, **parameters).fit(Z, **given)
+    assert calls.sums == 0
+    with distributed(client):
+        found = Daniel(random_state=0, **parameters).fit(Z, **given)
+    assert calls.sums > found.n_iter_
+    assert relative(found.theta_, wanted.theta_) < 1e-5
+    assert relative(found.embedding_, wanted.embedding_) < 1e-5
+    np.testing.assert_allclose(found.loss_curve_, wanted.loss_curve_, rtol=1e-5)
+
+
+def test_a_sweep_on_the_cluster_is_the_reference(Z, client):
+    X = 2.0 * Z - 1
+    U = np.random.default_rng(2).normal(size=(30, 4)) / 4
+    records, coords = records_from(Z), paper_coordinates(30)
+    with distributed(client, partitions=5):
+        once, full = sweep(records, coords, U, U, None), full_sweep(records, coords, (U, U), None)
+    G = reference_gradient(U @ U.T, X)
+    assert once.loss == pytest.approx(reference_loss(U @ U.T, X), rel=1e-10)
+    np.testing.assert_allclose(full.G, G, atol=1e-10)
+    np.testing.assert_allclose(once.U, G @ U, atol=1e-10)
+
+
+def test_rows_are_sent_once_and_leave_with_the_records(Z, client, calls):
+    records = records_from(Z)
+    U = np.full((30, 2), 0.1, dtype=np.float32)
+    here = Cluster(client, partitions=3)
+    with place.at(here):
+        for step in range(4):
+            sweep(records, paper_coordinates(30), U * step, U, None)
+    assert (calls.sums, calls.parts) == (4, 3)
+    kept = next(iter(here._kept.values()))
+    assert sorted(kept.chunks, key=lambda s: s.start) == kept.chunks
+    assert set(kept.where) == set(client.nthreads())  # both workers have some
+    del records, kept
+    gc.collect()
+    assert here._kept == {}
+
+
+def test_the_same_number_of_parts_gives_the_same_numbers(Z, client):
+    records, coords = records_from(Z), paper_coordinates(30)
+    U = np.random.default_rng(2).normal(size=(30, 4)).astype(np.float32) / 4
+    found = []
+    for partitions in (3, 3, 7):
+        with distributed(client, partitions=partitions):
+            found.append(sweep(records, coords, U, U, None))
+    np.testing.assert_array_equal(found[0].U, found[1].U)
+    assert relative(found[2].U, found[0].U) < 1e-8
+
+
+# --- commands -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def hospitals(Z, tmp_path_factory):
+    """Three prepared site folders, keys and a study file."""
+    root = tmp_path_factory.mktemp("hospitals")
+    codes = [f"PheCode:{j}" for j in range(Z.shape[1])]
+    (root / "codes.tsv").write_text("code\n" + "\n".join(codes) + "\n")
+    keys = [make_key(name) for name in ("north", "south", "east")]
+    entries = [roster_entry(k, "hub" if k.name == "north" else "site") for k in keys]
+    text = "version = 1\nname = 'trial'\n[codes]\nfile = 'codes.tsv'\n"
+    (root / "study.toml").write_text(text + "\n".join(entries) + "\n")
+    study = Study.load(root / "study.toml")
+    for key, rows in zip(keys, np.array_split(Z, [700, 1100]), strict=True):
+        write_key(key, root)
+        patient, code = np.nonzero(rows)
+        events = {"patient": patient, "date": "2020-01-01", "code": np.array(codes)[code]}
+        pd.DataFrame(events).to_csv(root / f"{key.name}.csv", index=False)
+        prepare(str(root / f"{key.name}.csv"), study, key.name, root / key.name)
+    return SimpleNamespace(root=root, study=study, keys={k.name: k for k in keys})
+
+
+def run(*arguments, code=0):
+    result = CliRunner().invoke(app, [str(a) for a in arguments])
+    assert result.exit_code == code, result.output
+    return result.stderr
+
+
+def exchange(*options):
+    """The model of start, answers and finish."""
+    run("start", "north", "--out", "start.daniel", *options)
+    answers = []
+    for name in ("north", "south", "east"):
+        answers.append(f"{name}.daniel")
+        run("answer", name, "start.daniel", "--out", answers[-1], "--approve", "Ada", *options)
+    run("finish", "north", "start.daniel", *answers, "--out", "model", *options)
+    return folder.read_model(folder.Path("model"))
+
+
+def test_every_command_gives_the_local_model(hospitals, tmp_path, monkeypatch, dask, client, calls):
+    models = []
+    for name in ("here", "there"):
+        here = tmp_path / name
+        here.mkdir()
+        for path in hospitals.root.iterdir():
+            (here / path.name).symlink_to(path)
+        for key in here.glob("*.key"):  # the release log stands beside it
+            key.unlink()
+            key.write_bytes((hospitals.root / key.name).read_bytes())
+            key.chmod(0o600)
+        monkeypatch.chdir(here)
+        options = () if name == "here" else ("--scheduler", dask.scheduler_address)
+        models.append(exchange(*options))
+        before = calls.sums
+        run("fit", "north", "south", "east", "--out", "together", *options)
+        models.append(folder.read_model(folder.Path("together")))
+        assert (before > 30) == (calls.sums > before + 30) == (name == "there")
+    for found in models[1:]:
+        assert relative(found.theta_, models[0].theta_) < 1e-5
+
+
+def test_an_address_where_nobody_is(monkeypatch):
+    monkeypatch.setattr(cluster, "CONNECT", 0.2)
+    stderr = run("fit", "north", "--scheduler", "tcp://127.0.0.1:1", code=2)
+    assert stderr.startswith("daniel: No Dask scheduler answers at tcp://127.0.0.1:1:")
+    assert stderr.count("\n") == 1
+
+
+# --- losses ---------------------------------------------------------------------------------------
+
+
+def test_a_worker_that_dies_is_survived(Z, client, kill_one, calls, monkeypatch):
+    monkeypatch.setattr(cluster, "RETURN", 0.0)  # the other one takes over
+    wanted = fitted(Z)
+    steps = []
+
+    def progress(step, loss):
+        steps.append(step)
+        if step == 2:
+            kill_one()
+
+    with distributed(client):
+        found = fitted(Z, progress)
+    assert len(steps) > 2
+    assert calls.parts > 2  # at least one of the two was sent again
+    assert relative(found.U, wanted.U) < 1e-5
+    np.testing.assert_allclose(found.solution.curve, wanted.solution.curve, rtol=1e-7)
+
+
+def test_a_worker_that_restarts_is_waited_for(client, monkeypatch):
+    here = Cluster(client)
+    seen = iter([{"a": 1}, {"a": 1}, {"a": 1, "b": 1}])
+    last = {"a": 1, "b": 1}
+    monkeypatch.setattr(here, "_threads", lambda: next(seen, last))
+    here._recover()
+    assert here.workers == 2 and next(seen, None) is None
+    monkeypatch.setattr(cluster, "RETURN", 0.1)
+    last = {"a": 1}
+    here._recover()
+    assert here.workers == 1
+
+
+def test_workers_that_always_die(Z, client, monkeypatch):
+    def dying(self, *arguments):
+        raise OSError("gone")
+
+    monkeypatch.setattr(Cluster, "_sum", dying)
+    with pytest.raises(NetworkError, match="died 5 times"), distributed(client):
+        fitted(Z)
+
+
+def test_a_cluster_without_workers(monkeypatch):
+    monkeypatch.setattr(cluster, "ANY", 0.3)
+    with LocalCluster(n_workers=0, dashboard_address=":0") as empty:
+        address = empty.scheduler_address
+        with pytest.raises(NetworkError, match="has no workers"), distributed(address):
+            pass
+
+
+SCHEDULER = """
+if __name__ == "__main__":
+    import sys
+    from distributed import LocalCluster
+    options = {"processes": False, "protocol": "tcp", "dashboard_address": ":0"}
+    with LocalCluster(n_workers=1, **options) as cluster:
+        print(cluster.scheduler_address, flush=True)
+        sys.stdin.read()
+"""
+
+
+def test_a_scheduler_that_dies_loses_nothing(hospitals, tmp_path, monkeypatch):
+    """One sentence; the solver's state stays, and a finish without a cluster goes on from it."""
+    monkeypatch.setattr(cluster, "CONNECT", 1.0)
+    monkeypatch.setattr(checkpoint.Checkpoint.__init__, "__defaults__", (0.0,))
+    study, state = hospitals.study, tmp_path / ".model.state"
+    sites = {name: read_site(hospitals.root / name) for name in hospitals.keys}
+    start = protocol.start(sites["north"], study, hospitals.keys["north"])
+    give = {"approved_by": "Ada", "ledger": None}
+    answers = [protocol.answer(sites[k], study, start, hospitals.keys[k], **give) for k in sites]
+    steps = []
+
+    def finish(progress):
+        steps.clear()
+        files = sites["north"], study, start, answers
+        return protocol.finish(*files, progress=progress, checkpoint=state)[0]
+
+    wanted = finish(lambda step, loss: steps.append(step))
+    every = list(steps)
+    script = tmp_path / "scheduler.py"
+    script.write_text(SCHEDULER)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, script], text=True, **pipes) as process:
+        address = process.stdout.readline().strip()
+
+        def progress(step, loss):
+            if step == 3:
+                process.kill()
+
+        with pytest.raises(NetworkError) as error, distributed(address):
+            finish(progress)
+    assert str(error.value).startswith(f"The Dask scheduler at {address} no longer answers.")
+    assert state.is_file()
+    found = finish(lambda step, loss: steps.append(step))
+    assert (every[:4], steps[0]) == ([1, 2, 3, 4], 4)  # after the last step that was whole
+    assert relative(found.theta_, wanted.theta_) < 1e-5
+    assert not state.exists()
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("address", ["nonsense://host:1", "tls://127.0.0.1:8786", "host"])
+def test_an_address_that_cannot_be_used(address):
+    with pytest.raises(ParameterError, match="tcp://host:8786"), distributed(address):
+        pass
+
+
+def test_no_partitions(client):
+    with pytest.raises(ParameterError, match="partitions is 0"), distributed(client, partitions=0):
+        pass
+
+
+def test_another_version_on_the_workers(client, monkeypatch):
+    monkeypatch.setattr(cluster, "version", lambda name: "0.0.0")
+    with pytest.raises(NetworkError, match=r"here it is 0\.0\.0"), distributed(client):
+        pass
+
+
+def test_without_the_package(monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(MissingDependencyError, match=r"daniel\[dask\]"), distributed("tcp://a:1"):
+        pass
+
+
+def test_without_an_address_everything_stays_here(Z, calls):
+    with distributed(None):
+        fitted(Z)
+    assert calls.sums == 0
+
+
+# --- what a log may hold --------------------------------------------------------------------------
+
+SECRET = 918273
+
+
+def failing(records, shared, item):
+    raise ValueError(f"patient {SECRET} has {records.indices.tolist()}")
+
+
+def test_an_error_on_a_worker_tells_nothing_of_the_data(Z, client, caplog):
+    here = Cluster(client)
+    with pytest.raises(NetworkError) as error:
+        list(here.sums(failing, records_from(Z), np.full(3, SECRET), [None]))
+    text = str(error.value)
+    assert "ValueError (test_cluster.py, line" in text and error.value.__cause__ is None
+    logs = [line for lines in client.get_worker_logs().values() for _, line in lines]
+    logs += [line for _, line in client.get_scheduler_logs()]
+    assert any("Compute Failed" in line and "_WorkFailed" in line for line in logs)
+    for line in [text, repr(error.value), caplog.text, *logs]:
+        assert str(SECRET) not in line and "patient" not in line
+
+
+def test_what_is_sent_shows_its_size_alone(Z):
+    part = records_from(Z).part(slice(0, 5))
+    hidden = cluster._Hidden(part)
+    size = sum(a.nbytes for a in (part.indptr, part.indices, part.weight, part.site))
+    assert repr(part) == f"Part({part.n} x 30)"
+    assert size <= hidden.__sizeof__() <= size + 1000
+    assert repr(hidden) == f"<Part, {hidden.__sizeof__()} bytes>"
+    assert repr(cluster._Hidden((np.arange(10.0), 3.0))) == "<tuple, 208 bytes>"
