@@ -43,9 +43,8 @@ SMALL_HUB = 2.5  # records per code up to which a hub starts from independence
 COMMON = 0.02  # rarity below which it does not matter how the records differ
 VISIBLE = 1.25  # a hub sees a component that is so many times the noise
 INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
-DAMPING = 8.0
+DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
-MISSING_CURVATURE = 0.5  # a code that varies elsewhere, but not at the hub, is damped by so much
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
 LOOSER = 10.0  # stop for them: their loss is so sure that its last digits do not matter
 ROWS = 1024  # of a (p, p) array that are changed at once
@@ -373,7 +372,7 @@ def _anchor(
     together = 1 / (1 + SEEN_TOGETHER * expected_together(reference.counts(), reference.total))
     share = smoothed_mean(reference.counts(), reference.total)
     curvature = share * (1 - share) / start.coords.scale**2
-    weight = damping * (together.mean(axis=1) + MISSING_CURVATURE * np.maximum(0, 1 - curvature))
+    weight = damping * (together.mean(axis=1) + np.maximum(0, 1 - curvature))
     return Anchor(start.U, start.V, weight.astype(options.dtype))
 
 
