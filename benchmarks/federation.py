@@ -114,12 +114,16 @@ ROWS: dict[str, Row] = {
 }
 
 
-def embedding(model: Daniel, codes: list[str]) -> np.ndarray:
-    """(p, d) vectors of all codes; a code that the model dropped has the zero vector."""
+def scores(model: Daniel, codes: list[str]) -> Callable[[np.ndarray, np.ndarray], np.ndarray]:
+    """Cosines of pairs of codes; a pair of which the model dropped a code is undecided: median."""
     position = {code: j for j, code in enumerate(codes)}
-    out = np.zeros((len(codes), model.embedding_.shape[1]))
-    out[[position[code] for code in model.feature_names_in_]] = model.embedding_
-    return out
+    kept = np.array([position[code] for code in model.feature_names_in_])
+    norm = np.linalg.norm(model.embedding_, axis=1, keepdims=True)
+    unit = model.embedding_ / np.where(norm > 0, norm, 1)
+    cosine = unit @ unit.T
+    out = np.full((len(codes), len(codes)), np.median(cosine[np.triu_indices(kept.size, 1)]))
+    out[np.ix_(kept, kept)] = cosine
+    return lambda i, j: out[i, j]
 
 
 def run(problem: Problem, names: list[str], path: Path) -> None:
@@ -137,16 +141,16 @@ def _append(problem: Problem, name: str, number: int, path: Path) -> None:
     begin = time.perf_counter()
     model = ROWS[name][1](problem)
     seconds = time.perf_counter() - begin
-    vectors = embedding(model, problem.codes)
+    pairs = scores(model, problem.codes)
     table = relation_auc(
-        vectors, problem.codes, problem.pairs, draws=DRAWS, random_state=SEED
+        pairs, problem.codes, problem.pairs, draws=DRAWS, random_state=SEED
     ).reset_index()
     table.insert(0, "row", name)
     table.insert(1, "run", number)
     table["codes"], table["seconds"] = len(model.feature_names_in_), round(seconds, 1)
     table.round(4).to_csv(path, mode="a", header=not path.exists(), index=False)
-    scores = "  ".join(f"{r.relation} {r.auc:.3f}" for r in table.itertuples())
-    print(f"{ROWS[name][0]:50s} {seconds:6.1f} s  {scores}", flush=True)
+    areas = "  ".join(f"{r.relation} {r.auc:.3f}" for r in table.itertuples())
+    print(f"{ROWS[name][0]:50s} {seconds:6.1f} s  {areas}", flush=True)
 
 
 def markdown(results: pd.DataFrame, problem: Problem) -> str:

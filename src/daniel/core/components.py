@@ -21,6 +21,7 @@ EXCLUSION = 0.5  # share of the exclusion between codes of two kinds that counts
 SUBSTITUTES = 0.15  # share of the attraction within a kind that its exclusions count for
 COLUMNS = 2  # of an embedding for each positive component, but not more than one for so many codes:
 CODES_PER_COLUMN = 8
+ROWS = 1024  # of a (p, p) array that are made at once
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
 
 
@@ -120,27 +121,30 @@ def relatedness(
     if d is None:
         found = np.count_nonzero(positive.any(axis=0))
         d = min(COLUMNS * found, max(found, U.shape[0] // CODES_PER_COLUMN))
-    attraction = positive @ positive.T
-    exclusion = EXCLUSION * (negative @ negative.T)
-    for one in np.unique(kind[kind >= 0]):
-        own = np.ix_(kind == one, kind == one)
-        exclusion[own] = -_substitutes(attraction[own], negative[kind == one])
-    attraction -= exclusion
-    del exclusion
-    np.maximum(attraction, 0, out=attraction)
-    attraction **= ATTRACTION_POWER
+    alike = _substitutes(positive, negative, kind)
+    attraction: np.ndarray = np.empty((U.shape[0], U.shape[0]), dtype=U.dtype)
+    for first in range(0, U.shape[0], ROWS):
+        rows = slice(first, first + ROWS)
+        own = (kind[rows, None] == kind) & (kind[rows, None] >= 0)
+        away = EXCLUSION * (negative[rows] @ negative.T)
+        block = positive[rows] @ positive.T + np.where(own, alike[rows] @ alike.T, -away)
+        attraction[rows] = np.maximum(block, 0) ** ATTRACTION_POWER
     np.fill_diagonal(attraction, 0)
     value, vector = extreme_eigenpairs(attraction, d, "LA")
     vector = vector * np.sign(vector[np.abs(vector).argmax(axis=0), np.arange(value.size)])
     return np.ascontiguousarray(vector * np.sqrt(np.maximum(value, 0)), dtype=U.dtype)
 
 
-def _substitutes(attraction: np.ndarray, negative: np.ndarray) -> np.ndarray:
-    """What standing in for each other adds to the attraction between codes of one kind."""
-    excluding = _without_mean_direction(negative)
-    alike: np.ndarray = excluding @ excluding.T
-    norm = _norm_off_diagonal(alike)
-    return alike * (min(1.0, SUBSTITUTES * _norm_off_diagonal(attraction) / norm) if norm else 0.0)
+def _substitutes(positive: np.ndarray, negative: np.ndarray, kind: np.ndarray) -> np.ndarray:
+    """(p, negatives) rows whose products say how far codes of one kind stand in for each other."""
+    out = np.zeros_like(negative)
+    for one in np.unique(kind[kind >= 0]):
+        own = kind == one
+        excluding = _without_mean_direction(negative[own])
+        attraction, exclusion = map(_norm_off_diagonal, (positive[own], excluding))
+        if exclusion > 0:
+            out[own] = excluding * np.sqrt(min(1.0, SUBSTITUTES * attraction / exclusion))
+    return out
 
 
 def _without_mean_direction(F: np.ndarray) -> np.ndarray:
@@ -150,6 +154,7 @@ def _without_mean_direction(F: np.ndarray) -> np.ndarray:
     return F - np.outer(F @ (mean / norm), mean / norm) if norm > 0 else F
 
 
-def _norm_off_diagonal(M: np.ndarray) -> float:
-    """||M||_F without the diagonal."""
-    return float(np.sqrt(max(0.0, float((M**2).sum()) - float((np.diag(M) ** 2).sum()))))
+def _norm_off_diagonal(F: np.ndarray) -> float:
+    """||F F'||_F without its diagonal, through d x d products."""
+    whole = float(((F.T @ F) ** 2).sum())
+    return float(np.sqrt(max(0.0, whole - float(((F**2).sum(axis=1) ** 2).sum()))))

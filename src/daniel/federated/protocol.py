@@ -160,6 +160,8 @@ def finish(
     left_out = d.floor if d.release == "open" else 1
     tied, scale = made.coords.tied, made.coords.scale
     mean = totals.mean_answer(sums, sites, scale, kept, left_out, directions=along, tied=tied)
+    total = float(sums.totals[0])
+    del sums  # with very many codes as large as what is made of it
     hub = records_from(matrix.Z[:, kept])
     begin = _part(made, kept)
     rng = generator(study, opening.manifest.round, 1)
@@ -170,7 +172,7 @@ def finish(
     if keeper is not None:
         keeper.clear()
     model = _model(study, fitted, kept, hub, mean, _contributors(study, used))
-    return model, report_of(study, opening, used, model, sums.totals[0])
+    return model, report_of(study, opening, used, model, total)
 
 
 def _fit_key(study: Study, opening: Message, used: Mapping[str, Message]) -> str:

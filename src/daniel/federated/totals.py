@@ -41,12 +41,20 @@ def add_up(answers: Sequence[Message], p: int) -> Sums:
 
 def open_sums(answer: Message) -> Sums:
     names = (derivative_name(answer.manifest), *VECTORS, "totals")
-    return Sums(*(answer.arrays[name].astype(np.float64).ravel() for name in names))
+    return Sums(*(answer.arrays[name].ravel() for name in names))
 
 
 def sum_of(parts: Sequence[Sums]) -> Sums:
-    names = ("derivative", *VECTORS, "totals")
-    return Sums(*(np.sum([getattr(s, name) for s in parts], axis=0, dtype=float) for name in names))
+    """The sum over sites in float64, without another copy of what one of them holds."""
+    if len(parts) == 1:
+        return parts[0]
+    out = []
+    for name in ("derivative", *VECTORS, "totals"):
+        total = np.array(getattr(parts[0], name), dtype=np.float64)
+        for s in parts[1:]:
+            total += getattr(s, name)
+        out.append(total)
+    return Sums(*out)
 
 
 def presence(sites: Sequence[Site], counts: np.ndarray, floor: int = 1) -> np.ndarray:
