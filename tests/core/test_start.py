@@ -275,3 +275,24 @@ def test_signed_factor_is_the_rank_d_svd_of_an_indefinite_matrix(d, rng, plain):
     assert set(np.unique(signs)) <= {-1.0, 1.0}
     if d == 7:
         assert (signs == -1).sum() == (np.linalg.eigvalsh(theta) < 0).sum() > 0
+
+
+@pytest.mark.parametrize("given", [np.asarray, aslinearoperator], ids=["array", "operator"])
+def test_outer_eigenpairs_of_a_large_matrix(monkeypatch, rng, given):
+    """Eigenvalues that stand clear of the noise are sharp; those in it are nearly found."""
+    monkeypatch.setattr("daniel.core.spectrum.WHOLE", 500)
+    noise = rng.normal(size=(600, 600))
+    noise = (noise + noise.T) / np.sqrt(8 * 600)  # norm 1
+    clear, _ = np.linalg.qr(rng.normal(size=(600, 12)))
+    size = np.concatenate([np.linspace(2, 6, 8), np.linspace(-4, -2, 4)])
+    matrix = noise + (clear * size) @ clear.T
+    exact, vector = np.linalg.eigh(matrix)
+    spectrum = Spectrum(given(matrix))
+    for end, wanted, axes in (("LA", exact[::-1], vector[:, ::-1]), ("SA", exact, vector)):
+        found, own = spectrum.ends(40, end)
+        sharp = 8 if end == "LA" else 4
+        np.testing.assert_allclose(found[:sharp], wanted[:sharp], rtol=1e-8)
+        np.testing.assert_allclose(np.abs((own * axes[:, :40]).sum(axis=0))[:sharp], 1, rtol=1e-6)
+        np.testing.assert_allclose(found, wanted[:40], atol=0.06)
+        np.testing.assert_allclose(own.T @ own, np.eye(40), atol=1e-8)
+    assert spectrum.count_above(1.5, 256) == 8

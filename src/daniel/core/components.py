@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daniel.core.noise import least_risk, penalty_factor, relief
-from daniel.core.spectrum import Spectrum, extreme_eigenpairs
+from daniel.core.spectrum import Spectrum
 from daniel.core.start import spectral_start
 
 NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise level
@@ -130,7 +130,7 @@ def relatedness(
         block = positive[rows] @ positive.T + np.where(own, alike[rows] @ alike.T, -away)
         attraction[rows] = np.maximum(block, 0) ** ATTRACTION_POWER
     np.fill_diagonal(attraction, 0)
-    value, vector = extreme_eigenpairs(attraction, d, "LA")
+    value, vector = Spectrum(attraction).ends(d, "LA")
     vector = vector * np.sign(vector[np.abs(vector).argmax(axis=0), np.arange(value.size)])
     return np.ascontiguousarray(vector * np.sqrt(np.maximum(value, 0)), dtype=U.dtype)
 

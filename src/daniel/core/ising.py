@@ -236,8 +236,11 @@ def _stripes_here(
 ) -> Iterator[tuple]:
     """`_stripe_sums` of each stripe in turn, one thread each."""
     for first in range(0, len(codes), parts):
-        some = codes[first : first + parts]
-        yield from run_parts(lambda t, some=some: _stripe_sums(records, c, some[t]), len(some))  # type: ignore[misc]
+
+        def work(t: int, first: int = first) -> tuple:
+            return _stripe_sums(records, c, codes[first + t])
+
+        yield from run_parts(work, min(parts, len(codes) - first))
 
 
 @dataclass(frozen=True)

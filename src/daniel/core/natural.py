@@ -348,13 +348,13 @@ def _proximal(G: np.ndarray, mean: Answer, start: Start) -> np.ndarray | LinearO
 
     own = np.diag(G) - off_centre * column
 
-    def apply(v: np.ndarray) -> np.ndarray:
-        v = v.ravel()
-        product: np.ndarray = U @ (V.T @ v) - G @ v.astype(G.dtype) + own * v
-        product += (off_centre * (column @ v) + column * (off_centre @ v)) / 2
+    def apply(v: np.ndarray) -> np.ndarray:  # (p,) or (p, k)
+        product: np.ndarray = U @ (V.T @ v) - G @ v.astype(G.dtype) + (own * v.T).T
+        product += np.tensordot(off_centre, column @ v, axes=0) / 2
+        product += np.tensordot(column, off_centre @ v, axes=0) / 2
         return product
 
-    return LinearOperator((p, p), matvec=apply, dtype=np.float64)
+    return LinearOperator((p, p), matvec=apply, matmat=apply, dtype=np.float64)
 
 
 def _anchor(
