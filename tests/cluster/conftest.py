@@ -11,15 +11,15 @@ from daniel.core.sample import gibbs
 
 
 @pytest.fixture(scope="session")
-def dask():
+def local():
     options = {"dashboard_address": ":0", "processes": True}
     with LocalCluster(n_workers=2, threads_per_worker=1, **options) as cluster:
         yield cluster
 
 
 @pytest.fixture
-def client(dask):
-    with Client(dask, set_as_default=False) as client:
+def client(local):
+    with Client(local, set_as_default=False) as client:
         client.wait_for_workers(2, timeout=60)
         yield client
 

@@ -5,10 +5,11 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+import dask.config
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import LocalCluster
+from distributed import LocalCluster, Security
 from typer.testing import CliRunner
 
 from daniel import Daniel, MissingDependencyError, NetworkError, ParameterError, cluster
@@ -152,7 +153,9 @@ def exchange(*options):
     return folder.read_model(folder.Path("model"))
 
 
-def test_every_command_gives_the_local_model(hospitals, tmp_path, monkeypatch, dask, client, calls):
+def test_every_command_gives_the_local_model(
+    hospitals, tmp_path, monkeypatch, local, client, calls
+):
     models = []
     for name in ("here", "there"):
         here = tmp_path / name
@@ -164,7 +167,7 @@ def test_every_command_gives_the_local_model(hospitals, tmp_path, monkeypatch, d
             key.write_bytes((hospitals.root / key.name).read_bytes())
             key.chmod(0o600)
         monkeypatch.chdir(here)
-        options = () if name == "here" else ("--scheduler", dask.scheduler_address)
+        options = () if name == "here" else ("--scheduler", local.scheduler_address)
         models.append(exchange(*options))
         before = calls.sums
         run("fit", "north", "south", "east", "--out", "together", *options)
@@ -179,6 +182,21 @@ def test_an_address_where_nobody_is(monkeypatch):
     stderr = run("fit", "north", "--scheduler", "tcp://127.0.0.1:1", code=2)
     assert stderr.startswith("daniel: No Dask scheduler answers at tcp://127.0.0.1:1:")
     assert stderr.count("\n") == 1
+
+
+def test_certificates_come_from_dask_s_configuration(Z, calls):
+    made = Security.temporary()
+    tls = {"ca-file": made.tls_ca_file, "client.key": made.tls_client_key}
+    tls["client.cert"] = made.tls_client_cert
+    settings = {f"distributed.comm.tls.{name}": value for name, value in tls.items()}
+    options = {"processes": False, "protocol": "tls", "dashboard_address": ":0"}
+    with LocalCluster(n_workers=1, security=made, **options) as closed:
+        address = closed.scheduler_address
+        assert address.startswith("tls://")
+        U = np.full((30, 2), 0.1)
+        with dask.config.set(settings), distributed(address):
+            sweep(records_from(Z), paper_coordinates(30), U, U, None)
+    assert calls.sums == 1
 
 
 # --- losses ---------------------------------------------------------------------------------------
