@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report race growth page simulate clean
+.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report dask race growth page simulate clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,9 @@ federation: $(VENV)/.installed ## what privacy controls and rounds cost, the att
 
 network: $(VENV)/.installed ## one study over memory, folder and NVIDIA FLARE; large answers
 	$(BIN)/python -m benchmarks.network
+
+dask: $(VENV)/.installed ## the same fit here and on two Dask workers, one of which dies
+	$(BIN)/python -m benchmarks.workers | tee results/dask.txt
 
 race: $(VENV)/.rivals ## every method on every problem, hours; goes on where it stopped
 	$(BIN)/python -m benchmarks.race

@@ -65,8 +65,8 @@ def test_the_embedding_is_that_of_the_attractions(fitted, kind):
     U, signs = fitted
     found = relatedness(U, signs, kind)
     value, vector = np.linalg.eigh(plain_attraction(U, signs, kind))
-    value, vector = np.maximum(value[::-1][:2], 0), vector[:, ::-1][:, :2]
-    assert found.shape == (8, 2)
+    value, vector = np.maximum(value[::-1][:4], 0), vector[:, ::-1][:, :4]
+    assert found.shape == (8, 4)
     np.testing.assert_allclose(found @ found.T, (vector * value) @ vector.T, atol=1e-9)
     np.testing.assert_allclose((found**2).sum(axis=0), value, atol=1e-9)  # largest axes first
 
@@ -80,10 +80,22 @@ def test_substitutes_come_nearer(fitted):
     assert found[2, 3] > plain[2, 3]
 
 
-def test_two_columns_for_a_component_when_there_are_many_codes(fitted, rng):
-    U = rng.normal(size=(40, 2))
-    assert relatedness(U, np.ones(2), np.full(40, -1)).shape == (40, 4)
-    assert relatedness(U[:24], np.ones(2), np.full(24, -1)).shape == (24, 3)
+def test_two_columns_for_a_component_but_not_for_very_many(rng):
+    U = rng.normal(size=(120, 20))
+    assert relatedness(U[:, :2], np.ones(2), np.full(120, -1)).shape == (120, 4)
+    assert relatedness(U, np.ones(20), np.full(120, -1)).shape == (120, 24)
+    assert relatedness(U[:8, :7], np.ones(7), np.full(8, -1)).shape == (8, 8)
+
+
+def test_few_columns_keep_the_components():
+    """Three components tell four groups apart; three columns of their attractions would not."""
+    corners = np.array([[1, 1, 1], [1, -1, -1], [-1, 1, -1], [-1, -1, 1]]) / 10
+    U = np.repeat(corners, 3, axis=0)
+    for d in (None, 3, 5):
+        found = relatedness(U, np.ones(3), np.full(12, -1), d)
+        assert found.shape == (12, d or 6)
+        near, far = cosines(found)[0, 1], cosines(found)[0, 3:]
+        assert near > 0.99 and far.max() < 0.01
 
 
 def test_the_number_of_columns_can_be_given(fitted):
@@ -93,7 +105,7 @@ def test_the_number_of_columns_can_be_given(fitted):
 
 def test_no_negative_components_or_no_positive_ones(fitted):
     U, _ = fitted
-    assert relatedness(U[:, :2], np.ones(2), KIND).shape == (8, 2)
+    assert relatedness(U[:, :2], np.ones(2), KIND).shape == (8, 4)
     assert relatedness(U[:, 2:], -np.ones(3), KIND).shape == (8, 0)
     assert np.isfinite(relatedness(np.zeros((8, 2)), np.array([1.0, -1.0]), KIND)).all()
 

@@ -118,9 +118,12 @@ def relatedness(
     other, and are alike.
     """
     positive, negative = U[:, signs > 0], U[:, signs < 0]
+    found = np.count_nonzero(positive.any(axis=0))
     if d is None:
-        found = np.count_nonzero(positive.any(axis=0))
-        d = min(COLUMNS * found, max(found, U.shape[0] // CODES_PER_COLUMN))
+        most = max(found + SPARE_COMPONENTS, U.shape[0] // CODES_PER_COLUMN)
+        d = min(COLUMNS * found, most, U.shape[0])
+    elif d <= found:  # f components tell f + 1 groups apart, whose attractions need f + 1 columns
+        return np.ascontiguousarray(positive[:, :d])
     alike = _substitutes(positive, negative, kind)
     attraction: np.ndarray = np.empty((U.shape[0], U.shape[0]), dtype=U.dtype)
     for first in range(0, U.shape[0], ROWS):
