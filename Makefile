@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report dask race growth page simulate clean
+.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report large dask race growth page simulate clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -81,9 +81,13 @@ federation: $(VENV)/.installed ## what privacy controls and rounds cost, the att
 	$(BIN)/python -m benchmarks.federation
 	$(BIN)/python -m benchmarks.rounds
 	$(BIN)/python -m benchmarks.exchange
+	$(BIN)/python -m benchmarks.sketch
 
 network: $(VENV)/.installed ## one study over memory, folder and NVIDIA FLARE; large answers
 	$(BIN)/python -m benchmarks.network
+
+large: $(VENV)/.installed ## 20,000 codes: start, plain and sketched answers, finish
+	$(BIN)/python -m benchmarks.large
 
 dask: $(VENV)/.installed ## the same fit here and on two Dask workers, one of which dies
 	$(BIN)/python -m benchmarks.workers | tee results/dask.txt
