@@ -16,7 +16,7 @@ import logging
 import time
 import traceback
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
@@ -32,9 +32,10 @@ from daniel.core.threads import one_thread
 from daniel.errors import MissingDependencyError, NetworkError, ParameterError
 
 if TYPE_CHECKING:
-    from distributed import Client, Future
+    from distributed import Client, Future, Security
 
 CONNECT = 10.0  # seconds in which a scheduler must answer
+NEAR = 2.0  # seconds in which a worker must, to be spoken to directly
 RETURN = 5.0  # seconds in which a worker that died may come back before others take its parts
 ANY = 60.0  # seconds in which there must be a worker at all
 ATTEMPTS = 5  # at one sum, when workers die again and again
@@ -62,7 +63,7 @@ def distributed(where: "str | Client | None", *, partitions: int | None = None) 
 def _client(where: "str | Client") -> Iterator["Client"]:
     """The client itself, or one of our own that speaks through exceptions alone."""
     try:
-        from distributed import Client
+        from distributed import Client, Security
     except ImportError:
         raise MissingDependencyError.of(
             "distributed", extra="dask", purpose="A Dask cluster"
@@ -73,7 +74,7 @@ def _client(where: "str | Client") -> Iterator["Client"]:
     with _quiet():
         try:
             with ThreadPoolExecutor(1) as pool:  # in a notebook this thread has a loop of its own
-                pool.submit(asyncio.run, _knock(where)).result()
+                pool.submit(asyncio.run, _knock([where], Security(), CONNECT)).result()
             client = Client(where, timeout=CONNECT, set_as_default=False)
         except OSError:
             raise NetworkError(
@@ -91,14 +92,16 @@ def _client(where: "str | Client") -> Iterator["Client"]:
             client.close(timeout=CONNECT)
 
 
-async def _knock(address: str) -> None:
-    """Connect once and close: a client that never was connected is slow to go away."""
-    from distributed import Security
+async def _knock(addresses: Iterable[str], security: "Security", timeout: float) -> None:
+    """Connect to each once and close; OSError when one does not answer.
+
+    A client that never was connected is slow to go away: this comes before there is one.
+    """
     from distributed.comm import connect
 
-    arguments = Security().get_connection_args("client")
-    comm = await connect(address, timeout=CONNECT, **arguments)
-    await comm.close()
+    for address in addresses:
+        comm = await connect(address, timeout, **security.get_connection_args("client"))
+        await comm.close()
 
 
 @contextmanager
@@ -194,6 +197,7 @@ class Cluster:
         self.address = client.scheduler_info()["address"]
         threads = self._threads()
         self._check_versions()
+        self.direct = self._reaches(threads)
         self.workers = len(threads)
         self.partitions = sum(threads.values()) if partitions is None else partitions
         if self.partitions < 1:
@@ -209,8 +213,8 @@ class Cluster:
             for _ in range(ATTEMPTS):
                 try:
                     kept = self._keep(records)
-                    if sent is None:
-                        sent = self._send(shared)
+                    if sent is None:  # through the scheduler, which first knows who has died
+                        sent = self._send(shared, direct=False)
                     result = self._sum(work, kept, sent, item)
                     break
                 except _WorkFailed as error:
@@ -249,7 +253,7 @@ class Cluster:
             pairs = zip(level, level[half:], strict=False)
             odd = level[len(level) - half : half]
             level = [submit(_add, a, b, pure=False) for a, b in pairs] + odd
-        result: Sums = level[0].result().value
+        result: Sums = self.client.gather(level[0], direct=self.direct).value
         return result
 
     # --- parts ------------------------------------------------------------------------------------
@@ -274,7 +278,7 @@ class Cluster:
             for i in missing:
                 where = min(threads, key=lambda w: ((held[w] + 1) / threads[w], w))
                 part = records.part(kept.chunks[i])
-                kept.futures[i] = self._send(part, workers=[where])
+                kept.futures[i] = self._send(part, workers=[where], direct=self.direct)
                 kept.where[i] = where
                 held[where] += 1
         return kept
@@ -315,6 +319,14 @@ class Cluster:
                     f"`dask worker {self.address}`. {AGAIN}"
                 )
             time.sleep(0.2)
+
+    def _reaches(self, workers: Iterable[str]) -> bool:
+        """Whether data can go past the scheduler, as not every network allows: it is faster."""
+        try:
+            self.client.sync(_knock, workers, self.client.security, NEAR)
+        except OSError:
+            return False
+        return True
 
     def _gone(self) -> NetworkError:
         return NetworkError(f"The Dask scheduler at {self.address} no longer answers. {AGAIN}")

@@ -74,7 +74,10 @@ def test_a_fit_is_the_local_fit(parameters, sites, Z, client, calls):
     np.testing.assert_allclose(found.loss_curve_, wanted.loss_curve_, rtol=1e-5)
 
 
-def test_a_sweep_on_the_cluster_is_the_reference(Z, client):
+@pytest.mark.parametrize("reached", [True, False], ids=["direct", "through the scheduler"])
+def test_a_sweep_on_the_cluster_is_the_reference(reached, Z, client, monkeypatch):
+    assert Cluster(client).direct
+    monkeypatch.setattr(Cluster, "_reaches", lambda self, workers: reached)
     X = 2.0 * Z - 1
     U = np.random.default_rng(2).normal(size=(30, 4)) / 4
     records, coords = records_from(Z), paper_coordinates(30)
@@ -306,6 +309,13 @@ def test_a_scheduler_that_dies_loses_nothing(hospitals, tmp_path, monkeypatch):
 def test_an_address_that_cannot_be_used(address):
     with pytest.raises(ParameterError, match="tcp://host:8786"), distributed(address):
         pass
+
+
+def test_workers_behind_a_wall_are_not_spoken_to_directly(client, monkeypatch):
+    monkeypatch.setattr(cluster, "NEAR", 0.2)
+    here = Cluster(client)
+    assert here._reaches(client.nthreads())
+    assert not here._reaches([*client.nthreads(), "tcp://127.0.0.1:1"])
 
 
 def test_no_partitions(client):
