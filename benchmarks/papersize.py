@@ -38,7 +38,7 @@ HUB, SITE = "site-1", "site-2"
 COMPONENTS = 200
 SLICE = 8_192  # records of the bare products
 DENSE_ITERATIONS = 200
-CONVERGED_TOL = 1e-7
+MANY_STEPS = 200
 
 
 def make_sites(folder: Path) -> None:
@@ -51,6 +51,7 @@ def make_sites(folder: Path) -> None:
     for name, key in keys.items():
         (folder / f"{name}.key").unlink(missing_ok=True)
         write_key(key, folder)
+    (folder / "study.toml").unlink(missing_ok=True)
     roster = tuple(key.public("hub" if name == HUB else "site") for name, key in keys.items())
     Study(
         name="paper size",
@@ -151,8 +152,8 @@ def measure(folder: Path) -> dict[str, Any]:
 
 def converged(folder: Path) -> dict[str, Any]:
     """How far the objective is from what the same solver reaches when it does not stop early."""
-    natural.LOOSER = CONVERGED_TOL / Model().tol
-    study = Study.read(folder / "study.toml")
+    natural.LARGE_STEPS = MANY_STEPS
+    study = Study.load(folder / "study.toml")
     start, *answers = ((folder / f"{name}.daniel").read_bytes() for name in ("start", HUB, SITE))
     model, _ = protocol.finish(read_site(folder / HUB), study, start, answers)
     loss, least = (m.loss_curve_[-1] for m in (Daniel.load(folder / "model"), model))

@@ -13,6 +13,7 @@ from sklearn.utils import Tags, check_random_state
 from sklearn.utils.validation import check_is_fitted
 
 from daniel import modelfile
+from daniel.axes import simple_axes
 from daniel.checks import check_choice, is_auto, is_real, is_whole, read_hub, read_sites, shown
 from daniel.core import natural, paper
 from daniel.core.components import principal_axes, relatedness
@@ -77,6 +78,9 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         other.  Principal axes, largest first.
     U_, V_ : (p, d)
         Factors of the couplings: theta_ = U_ V_' off the diagonal; V_ = U_ up to signs of columns.
+    axes_ : (p, k)
+        The axes of `transform`, those of U_ that are positive, turned so that each gathers few
+        codes (varimax) and has a meaning of its own; the largest first.
     theta_ : (p, p)
         Couplings in the paper's ±1 coordinates, intercepts on the diagonal; made when asked for.
     intercept_ : (p,)
@@ -188,6 +192,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
             kept = max(1, _rank(U))
             U, signs = U[:, :kept], signs[:kept]
         self._remember(fitted.coords, U, U * signs.astype(U.dtype), fitted.b, fitted)
+        self.axes_ = self._latent_axes()
         self.penalty_ = fitted.penalty
         if self.n_components == "auto":
             related = relatedness(U, signs, kind)
@@ -211,6 +216,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         coords = paper_coordinates(p)
         b = 2 * np.einsum("jc,jc->j", fitted.U, fitted.V)[None, :]
         self._remember(coords, fitted.U, fitted.V, b, fitted)
+        self.axes_ = self._U
         self.penalty_ = 0.0
         self.embedding_ = self.U_
 
@@ -254,22 +260,19 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     def transform(self, X: Any) -> np.ndarray:
         """(n, d) patient embeddings: ``U'x`` (paper), ``U'(z - mean)/scale`` (natural).
 
-        The latter is E[y | x] of the latent model eq. (EHR_model), centred on the study's mean; its
-        axes are the positive components, largest first.
+        The latter is E[y | x] of the latent model eq. (EHR_model), centred on the study's mean, on
+        the axes of `axes_`.
         """
         Z = self._read(X)
-        S = self._latent / self._coords.scale[:, None]
+        S = self.axes_ / self._coords.scale[:, None]
         return np.asarray(Z @ S - self._coords.center @ S, dtype=S.dtype)
 
-    @property
-    def _latent(self) -> np.ndarray:
-        """(p, d) factor of the latent patient; a negative component is no part of it."""
-        if self.recipe == "paper":
-            return self._U
+    def _latent_axes(self) -> np.ndarray:
+        """`axes_` of the natural recipe; a negative component is no part of the latent patient."""
         positive = (self._U == self._V).all(axis=0)  # they stand first
         if self.n_components == "auto":
-            return self._U[:, : max(1, int(positive.sum()))]
-        return self._U * positive
+            return simple_axes(self._U[:, : max(1, int(positive.sum()))])
+        return simple_axes(self._U * positive)
 
     def conditional_proba(self, X: Any, features: Sequence[Any] | None = None) -> np.ndarray:
         """(n, len(features)) probabilities of each code given the record's other codes.
@@ -331,7 +334,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     @property
     def _n_features_out(self) -> int:
-        return self._latent.shape[1]
+        return self.axes_.shape[1]
 
     def _read(self, X: Any) -> sp.csr_array:
         check_is_fitted(self)

@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 Model = TypeVar("Model", bound="Daniel")
 
-FORMAT = 1
+FORMAT = 2
 HEADER = "daniel"
 DIGEST = "sha256"
-ARRAYS = ("U_", "V_", "embedding_", "intercept_", "_U", "_V", "_b")
+ARRAYS = ("U_", "V_", "embedding_", "axes_", "intercept_", "_U", "_V", "_b")
 FACTS = ("penalty_", "rank_", "n_iter_", "converged_", "loss_curve_", "n_features_in_")
 SITES = ("sites_", "hub_")
 

@@ -8,6 +8,7 @@ import matplotlib
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
@@ -42,6 +43,7 @@ LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 YEAR = 365.25
 LABEL = 26  # characters of a node's name
+SIDES = np.array([(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)])
 UNITS = {"error": "error  ‖Θ − Θ*‖", "seconds": "time, seconds"}
 
 
@@ -172,11 +174,10 @@ def code_network(graph: Any) -> Figure:
             style: dict[str, Any] = {"ls": "", "ms": 6, "marker": MARKERS[place % len(MARKERS)]}
             colour = COLOURS[place % len(COLOURS)]
             axes.plot([], [], color=colour, label=kind or "no vocabulary", **style)
-        for about, size in zip(nodes.values(), sizes, strict=True):
-            _node_label(axes, about, size)
         axes.set_axis_off()
         axes.margins(0.12)
         figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
+        _node_labels(figure, axes, list(nodes.values()), sizes)
     return figure
 
 
@@ -283,18 +284,46 @@ def _edges(axes: Axes, graph: Any, nodes: Mapping[str, Any]) -> None:
     )
 
 
-def _node_label(axes: Axes, about: Mapping[str, Any], size: float) -> None:
-    name = about["label"]
-    axes.annotate(
-        name if len(name) <= LABEL else name[: LABEL - 1].rstrip() + "…",
-        (about["x"], about["y"]),
-        xytext=(0, 3 + np.sqrt(size) / 2),
-        textcoords="offset points",
-        ha="center",
-        fontsize=6.5,
-        zorder=4,
-        parse_math=False,  # a "$" in a description is no formula
-    )
+def _node_labels(
+    figure: Figure, axes: Axes, nodes: Sequence[Mapping[str, Any]], sizes: np.ndarray
+) -> None:
+    """A name at each node, on the side where it covers least of other names and nodes."""
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    figure.draw_without_rendering()  # places the axes
+    point = renderer.points_to_pixels(1.0)
+    radius = point * np.sqrt(sizes) / 2
+    centre = axes.transData.transform([(about["x"], about["y"]) for about in nodes])
+    taken = [_box(c - r, c + r) for c, r in zip(centre, radius, strict=True)]
+    for i in np.argsort(-sizes, kind="stable"):
+        name = nodes[i]["label"]
+        text = axes.annotate(
+            name if len(name) <= LABEL else name[: LABEL - 1].rstrip() + "…",
+            (nodes[i]["x"], nodes[i]["y"]),
+            xytext=(0, 0),
+            textcoords="offset points",
+            ha="center",
+            va="center",
+            fontsize=6.5,
+            zorder=4,
+            parse_math=False,  # a "$" in a description is no formula
+        )
+        half = np.array([*text.get_window_extent(renderer).size]) / 2
+        away = (radius[i] + 2 * point + half) * SIDES
+        boxes = [_box(centre[i] + shift - half, centre[i] + shift + half) for shift in away]
+        covered = [sum(_overlap(box, other) for other in taken) for box in boxes]
+        best = int(np.argmin(covered))
+        text.set_position(away[best] / point)
+        taken.append(boxes[best])
+
+
+def _box(low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    return np.array([low, high])
+
+
+def _overlap(one: np.ndarray, other: np.ndarray) -> float:
+    """Area that two boxes share."""
+    width, height = np.minimum(one[1], other[1]) - np.maximum(one[0], other[0])
+    return max(0.0, float(width)) * max(0.0, float(height))
 
 
 def _plain_numbers(axes: Axes) -> None:

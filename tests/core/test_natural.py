@@ -15,6 +15,7 @@ from daniel.core.intercepts import prior_intercepts, site_intercepts
 from daniel.core.natural import Options, answer, finish, fit, make_start, mean_answer
 from daniel.core.records import records_from
 from daniel.core.sample import gibbs
+from daniel.core.scaling import Scaling
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 MODES = ["site", "shared", "tied"]
@@ -53,7 +54,7 @@ def one_shot(sites, options, seed=1):
 # --- the objective --------------------------------------------------------------------------------
 
 
-def make_objective(plain, rng, *, tied=False, signed=True, sites=1, **parts):
+def make_objective(plain, rng, *, tied=False, signed=True, sites=1, scaled=False, **parts):
     """A Surrogate with random data, and a plain value function of its factors."""
     n, p, d = 90, 6, 3
     Z = plain.binary(n, p, 0.35, rng)
@@ -96,6 +97,8 @@ def make_objective(plain, rng, *, tied=False, signed=True, sites=1, **parts):
     if signed:
         V = U * signs
     factors = Factors(U, V, None if tied else rng.normal(size=(sites, p)))
+    if scaled:
+        objective = replace(objective, scaling=Scaling.of(records, coords, U, signs))
     return objective, value, factors
 
 
@@ -103,6 +106,8 @@ CASES = {
     "signed": {},
     "signed, two sites": {"sites": 2},
     "signed, tied": {"tied": True},
+    "scaled": {"scaled": True},
+    "scaled, tied": {"scaled": True, "tied": True},
     "free": {"signed": False},
     "free, two sites": {"signed": False, "sites": 2},
     "free, tied": {"signed": False, "tied": True},
@@ -249,10 +254,41 @@ def test_the_progressive_way_ends_at_the_same_fit(monkeypatch):
     records = records_from(Z, merge=False)
     direct = fit(records, options, np.random.default_rng(0))
     monkeypatch.setattr(natural, "LARGE", 0)
+    monkeypatch.setattr(natural, "LARGE_STEPS", options.max_iter)
     staged = fit(records, options, np.random.default_rng(0))
     assert staged.solution.curve[0] < direct.solution.curve[0]
     np.testing.assert_allclose(staged.solution.value, direct.solution.value, rtol=1e-10)
     np.testing.assert_allclose(theta_of(staged), theta_of(direct), atol=1e-4)
+
+
+def test_the_progressive_one_shot_ends_at_the_same_fit(monkeypatch):
+    sites = draw_sites([2000, 2000], p=8)
+    options = replace(EXACT, penalty=0.1)
+    direct = one_shot(sites, options)
+    monkeypatch.setattr(natural, "LARGE", 0)
+    monkeypatch.setattr(natural, "LARGE_STEPS", options.max_iter)
+    hub, other = (records_from(Z) for Z in sites)
+    start = make_start(hub, options, np.random.default_rng(1))  # rough, so that it differs
+    monkeypatch.setattr(natural, "LARGE", np.inf)
+    mean = [mean_answer(answer(r, start, options) for r in (hub, other)) for _ in range(2)]
+    same_start = finish(hub, start, mean[0], options, np.random.default_rng(1))
+    monkeypatch.setattr(natural, "LARGE", 0)
+    staged = finish(hub, start, mean[1], options, np.random.default_rng(1))
+    np.testing.assert_allclose(staged.solution.value, same_start.solution.value, rtol=1e-9)
+    np.testing.assert_allclose(theta_of(staged), theta_of(same_start), atol=1e-4)
+    assert distance(staged, direct) < 0.05
+
+
+def test_a_fit_begins_where_its_objective_is_lower(monkeypatch, rng):
+    """The columns of the start take the place of the spectral ones of their sign."""
+    first = natural.Components(rng.normal(size=(6, 4)), np.array([1.0, 1, -1, -1]), np.zeros(4), 0)
+    U = rng.normal(size=(6, 3))
+    start = Start(None, U, np.array([-1.0, 1, 1]), None)
+    found = natural._columns_from(first, start)
+    plus, minus = found[:, :2], found[:, 2:3]
+    np.testing.assert_allclose(plus @ plus.T, U[:, 1:] @ U[:, 1:].T, atol=1e-12)
+    np.testing.assert_allclose(minus @ minus.T, U[:, :1] @ U[:, :1].T, atol=1e-12)
+    np.testing.assert_array_equal(found[:, 3], first.U[:, 3])
 
 
 def test_the_penalty_of_noise_alone_leaves_nothing(rng):
@@ -330,6 +366,19 @@ def random_start(Z, rng, d=3):
     coords = natural_coordinates(Z.sum(axis=0), float(Z.shape[0]))
     U = rng.normal(size=(Z.shape[1], d)) * 0.2
     return Start(coords, U, np.array([1.0, 1.0, -1.0][:d]), rng.normal(size=(1, Z.shape[1])))
+
+
+def test_an_enormous_logit_does_not_drive_an_intercept_on_and_on():
+    """One code calls another with a logit of hundreds, wrongly: no intercept can mend that."""
+    Z = np.zeros((400, 4))
+    Z[:40, 0], Z[40:80, 1], Z[::2, 2], Z[::3, 3] = 1, 1, 1, 1
+    records = records_from(Z)
+    coords = natural_coordinates(records.counts(), records.total)
+    U = np.zeros((4, 1))
+    U[:2, 0] = 8.0
+    b = site_intercepts(records, Start(coords, U, np.ones(1), prior_intercepts(records)))
+    away = np.abs(b - prior_intercepts(records))[0]
+    assert away[:2].max() <= 8 and away[2:].max() < 0.1
 
 
 def test_the_derivative_vanishes_at_site_intercepts(rng, plain):

@@ -10,6 +10,8 @@ from daniel.core.records import Records
 LARGE = 1 << 28  # records * codes above which work starts on a part of the records
 PART = 16  # one record in so many
 NEWTON_STEPS = 20
+LONGEST_STEP = 2.0
+REACH = 8.0  # from the prior: a few records with enormous logits must not drive it on and on
 LAST_STEP = 1e-4
 LAST_LARGE_STEP = 1e-2  # Newton's error is about the square of the step
 
@@ -52,8 +54,9 @@ def _newton(
     for _ in range(NEWTON_STEPS):
         mean, variance = logit_moments(records, start.coords, start.U, start.V, b)
         step = (counts - mean - pull * (b - prior)) / (variance + pull)
-        b = b + np.clip(step, -2, 2)
-        if np.abs(step).max() < last:
+        old, b = b, b + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
+        b = np.clip(b, prior - REACH, prior + REACH)
+        if np.abs(b - old).max() < last:
             break
     return b
 

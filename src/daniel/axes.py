@@ -1,0 +1,42 @@
+"""Simple axes: of all rotations of an embedding, the one whose axes each gather few codes.
+
+U and UR give the same model, distances and cosines; what differs is what a single axis means.  On
+principal axes it means nothing much, on these a group of codes that go together: a person can name
+it, and a decision tree can split on it.
+"""
+
+import numpy as np
+
+STEPS = 500
+TOLERANCE = 1e-8  # relative growth of the criterion in one step at which it has converged
+
+
+def simple_axes(U: np.ndarray) -> np.ndarray:
+    """U (p, d) on its varimax axes, largest first; the largest entry of an axis is positive.
+
+    Kaiser (1958), rows brought to length one so that rare and common codes count alike.  Axes that
+    are zero in U come last and stay zero.
+    """
+    used = U.any(axis=0)
+    own = U[:, used].astype(np.float64)
+    if own.shape[1] > 1:
+        own = own @ varimax(own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-30))
+    own = own[:, np.argsort(-(own**2).sum(axis=0), kind="stable")]
+    own = own * np.sign(own[np.abs(own).argmax(axis=0), np.arange(own.shape[1])])
+    out = np.zeros_like(U)
+    out[:, : own.shape[1]] = own
+    return out
+
+
+def varimax(L: np.ndarray) -> np.ndarray:
+    """(d, d) rotation R for which the squares of each column of LR vary most."""
+    p, d = L.shape
+    R, reached = np.eye(d), 0.0
+    for _ in range(STEPS):
+        B = L @ R
+        left, value, right = np.linalg.svd(L.T @ (B**3 - B * ((B**2).sum(axis=0) / p)))
+        R = left @ right
+        if value.sum() < reached * (1 + TOLERANCE):
+            break
+        reached = value.sum()
+    return R
