@@ -34,7 +34,8 @@ def varimax(L: np.ndarray) -> np.ndarray:
     R, reached = np.eye(d), 0.0
     for _ in range(STEPS):
         B = L @ R
-        left, value, right = np.linalg.svd(L.T @ (B**3 - B * ((B**2).sum(axis=0) / p)))
+        square = B * B
+        left, value, right = np.linalg.svd(L.T @ (B * (square - square.sum(axis=0) / p)))
         R = left @ right
         if value.sum() < reached * (1 + TOLERANCE):
             break

@@ -279,18 +279,6 @@ def test_the_progressive_one_shot_ends_at_the_same_fit(monkeypatch):
     assert distance(staged, direct) < 0.05
 
 
-def test_a_fit_begins_where_its_objective_is_lower(monkeypatch, rng):
-    """The columns of the start take the place of the spectral ones of their sign."""
-    first = natural.Components(rng.normal(size=(6, 4)), np.array([1.0, 1, -1, -1]), np.zeros(4), 0)
-    U = rng.normal(size=(6, 3))
-    start = Start(None, U, np.array([-1.0, 1, 1]), None)
-    found = natural._columns_from(first, start)
-    plus, minus = found[:, :2], found[:, 2:3]
-    np.testing.assert_allclose(plus @ plus.T, U[:, 1:] @ U[:, 1:].T, atol=1e-12)
-    np.testing.assert_allclose(minus @ minus.T, U[:, :1] @ U[:, :1].T, atol=1e-12)
-    np.testing.assert_array_equal(found[:, 3], first.U[:, 3])
-
-
 def test_the_penalty_of_noise_alone_leaves_nothing(rng):
     """Independent codes: at twice the noise level no component survives."""
     Z = (rng.random((2000, 15)) < 0.3).astype(float)

@@ -16,7 +16,7 @@ from typing import Literal
 import numpy as np
 from scipy.sparse.linalg import LinearOperator
 
-from daniel.core.components import Components, first_components, principal_axes
+from daniel.core.components import Components, first_components
 from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_mean
 from daniel.core.exchange import Answer, Start
 from daniel.core.intercepts import (
@@ -47,7 +47,7 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
-LARGE_STEPS = 20  # on all of them: the objective would go on falling, relations get no better
+LARGE_STEPS = 32  # on all of them: the objective falls on, by a thousandth a step
 ROWS = 1024  # of a (p, p) array that are changed at once
 
 
@@ -251,9 +251,7 @@ def finish(
     )
     del G
     begin = replace(moved, U=first.U, signs=first.signs)
-    known = None if at is None else replace(begin, U=_columns_from(first, moved), b=at)
-    fitted = _solved(objective, begin, first.penalty, options, rng, or_from=known)
-    fitted = replace(fitted, start=moved)
+    fitted = replace(_solved(objective, begin, first.penalty, options, rng), start=moved)
     if options.intercept != "site":
         return fitted
     # The hub's prevalences are not the study's: move the intercepts by the difference in log-odds.
@@ -273,29 +271,23 @@ def _solved(
     options: Options,
     rng: np.random.Generator,
     *,
-    or_from: Start | None = None,
     rough: bool = False,
 ) -> Fit:
     """Minimise from the start; first on parts of the records when there are very many.
 
-    or_from: where to begin with so many, if the objective is lower there; rough: stop after the
-    parts.
+    rough: on those parts alone.
     """
     records = objective.records
     parts, max_iter = [], options.max_iter
-    first = Factors(start.U, start.V, objective.prior)
     if records.n * records.p > LARGE:
         max_iter = min(max_iter, LARGE_STEPS)
         order = rng.permutation(records.n)
         rows = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
         parts = [objective.on(records.take(some)) for some in rows]
-        if or_from is not None:
-            other = Factors(or_from.U, or_from.V, or_from.b)
-            first = min(first, other, key=lambda f: parts[0](objective.pack(f))[0])
-        scaling = Scaling.of(parts[-1].records, objective.coords, first.U, start.signs)
+        scaling = Scaling.of(parts[-1].records, objective.coords, start.U, start.signs)
         objective = replace(objective, scaling=scaling)
         parts = [replace(part, scaling=scaling) for part in parts]
-    x = objective.pack(first)
+    x = objective.pack(Factors(start.U, start.V, objective.prior))
     solution = minimise_in_stages(
         parts,
         objective,
@@ -312,17 +304,6 @@ def _solved(
         assert objective.coords.tie is not None
         b = (objective.coords.tie * np.einsum("jc,jc->j", f.U, f.V))[None, :]
     return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
-
-
-def _columns_from(first: Components, start: Start) -> np.ndarray:
-    """(p, d) the columns of the start in place of the first ones of their sign."""
-    U, signs = principal_axes(start.U, start.signs)
-    out = first.U.copy()
-    for sign in (1.0, -1.0):
-        here, there = np.flatnonzero(first.signs == sign), np.flatnonzero(signs == sign)
-        k = min(here.size, np.count_nonzero(U[:, there].any(axis=0)))
-        out[:, here[:k]] = U[:, there[:k]]
-    return out
 
 
 def _one_site(records: Records) -> Records:
