@@ -20,7 +20,7 @@ LAYERS: list[set[str]] = [
     {"matrix"},
     {"core", "data"},
     {"cluster"},
-    {"modelfile"},
+    {"modelfile", "axes"},
     {"estimator"},
     {"baselines"},
     {"diagnosis"},

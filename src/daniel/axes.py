@@ -7,8 +7,8 @@ it, and a decision tree can split on it.
 
 import numpy as np
 
-STEPS = 500
-TOLERANCE = 1e-8  # relative growth of the criterion in one step at which it has converged
+STEPS = 100
+TOLERANCE = 1e-6  # relative growth of the criterion in one step at which it has converged
 
 
 def simple_axes(U: np.ndarray) -> np.ndarray:

@@ -246,7 +246,11 @@ def _at_risk(axes: Axes, groups: Sequence[tuple[int, pd.DataFrame]], last: float
     for place, (_, table) in enumerate(groups):
         years = table["time"].to_numpy() / YEAR
         near = {int(np.abs(years - tick).argmin()) for tick in ticks if tick <= years[-1] + 0.5}
+        free = 0.0
         for i in sorted(near):
+            if years[i] < free:  # it would cover the one before
+                continue
+            free = years[i] + 0.06 * last
             axes.text(
                 years[i],
                 -place,

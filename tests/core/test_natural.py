@@ -15,7 +15,6 @@ from daniel.core.intercepts import prior_intercepts, site_intercepts
 from daniel.core.natural import Options, answer, finish, fit, make_start, mean_answer
 from daniel.core.records import records_from
 from daniel.core.sample import gibbs
-from daniel.core.scaling import Scaling
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 MODES = ["site", "shared", "tied"]
@@ -54,7 +53,7 @@ def one_shot(sites, options, seed=1):
 # --- the objective --------------------------------------------------------------------------------
 
 
-def make_objective(plain, rng, *, tied=False, signed=True, sites=1, scaled=False, **parts):
+def make_objective(plain, rng, *, tied=False, signed=True, sites=1, **parts):
     """A Surrogate with random data, and a plain value function of its factors."""
     n, p, d = 90, 6, 3
     Z = plain.binary(n, p, 0.35, rng)
@@ -97,8 +96,6 @@ def make_objective(plain, rng, *, tied=False, signed=True, sites=1, scaled=False
     if signed:
         V = U * signs
     factors = Factors(U, V, None if tied else rng.normal(size=(sites, p)))
-    if scaled:
-        objective = replace(objective, scaling=Scaling.of(records, coords, U, signs))
     return objective, value, factors
 
 
@@ -106,8 +103,6 @@ CASES = {
     "signed": {},
     "signed, two sites": {"sites": 2},
     "signed, tied": {"tied": True},
-    "scaled": {"scaled": True},
-    "scaled, tied": {"scaled": True, "tied": True},
     "free": {"signed": False},
     "free, two sites": {"signed": False, "sites": 2},
     "free, tied": {"signed": False, "tied": True},
@@ -276,7 +271,7 @@ def test_the_progressive_one_shot_ends_at_the_same_fit(monkeypatch):
     staged = finish(hub, start, mean[1], options, np.random.default_rng(1))
     np.testing.assert_allclose(staged.solution.value, same_start.solution.value, rtol=1e-9)
     np.testing.assert_allclose(theta_of(staged), theta_of(same_start), atol=1e-4)
-    assert distance(staged, direct) < 0.05
+    assert distance(staged, direct) < 0.2
 
 
 def test_the_penalty_of_noise_alone_leaves_nothing(rng):

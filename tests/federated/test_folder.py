@@ -24,7 +24,7 @@ from daniel.federated.describe import describe, describe_parcel
 from daniel.federated.files import new_folder, read_file, write_file
 from daniel.federated.keys import read_key, roster_entry, write_key
 from daniel.federated.report import Report
-from daniel.federated.validate import EDGES, _calibration, validate
+from daniel.federated.validate import ADAPTED, ALONE, EDGES, _calibration, validate
 from daniel.study import Study
 
 
@@ -343,6 +343,13 @@ def test_validate_gives_aggregates_only(hospitals, make, tmp_path):
     assert 0 < scores["records"] <= 300 and scores["records"] % 10 == 0
     assert scores["loss"]["the model"] < scores["loss"]["prevalences of this site alone"]
     assert "Correlation of code cosines" in text
+    own, fitted = (scores["loss"][name] for name in (ALONE, ADAPTED))
+    assert f"{'worse' if fitted > own else 'better'} than a fit to this site alone" in text
+    assert folder.of_another_study(tmp_path / "model", sites[2]) == ""
+    stored = tmp_path / "model" / folder.REPORT
+    name = hospitals.study.name
+    stored.write_text(stored.read_text().replace(json.dumps(name), json.dumps("another")))
+    assert repr(name) in folder.of_another_study(tmp_path / "model", sites[2])
     assert all(0.5 < group["ratio"] < 2 for group in scores["calibration"])
     # The losses against plain numpy.
     model, matrix = (

@@ -16,9 +16,14 @@ def export(
         "--format",
         help="projector, word2vec, parquet or anndata; once for each.",
     ),
+    descriptions: Path | None = typer.Option(
+        None, help="Words for codes: .tsv, .csv or .parquet with code, description."
+    ),
 ) -> None:
     """Write code vectors for the TensorFlow projector, gensim, Parquet readers or AnnData."""
     from daniel.evaluate.exports import export_embedding
+    from daniel.report.assemble import read_descriptions
 
-    for path in export_embedding(model, out, formats=formats):
+    words = None if descriptions is None else read_descriptions(descriptions)
+    for path in export_embedding(model, out, formats=formats, descriptions=words):
         typer.echo(f"Wrote {path}.")

@@ -20,7 +20,10 @@ def fit(
     from daniel.federated import folder
     from daniel.study import Study
 
+    agreed = Study.load(study)
     with distributed(scheduler), watched("fitting") as line:
-        report = folder.fit(sites, Study.load(study), out, progress=line)
+        report = folder.fit(sites, agreed, out, progress=line)
+    if agreed.disclosure.release == "masked" and len(sites) < 3:
+        typer.echo("Fewer than three sites cannot mask each other: fitted as open.", err=True)
     typer.echo(report.to_markdown())
     typer.echo(f"Wrote {out}.")

@@ -16,7 +16,7 @@ def prepare(
     study: Path = typer.Option(Path("study.toml"), help="The study file."),
     site: str = typer.Option(..., help="Name of this site."),
     out: Path = typer.Option(..., help="The site folder to make."),
-    maps: Path | None = typer.Option(None, help="TOML file with the site's own [[maps]]."),
+    maps: Path | None = typer.Option(None, help="TOML file with the site's own \\[\\[maps]]."),
     memory: str = typer.Option("2GB", help="Memory that DuckDB may use."),
     timezone: str = typer.Option("UTC", help="The site's clock, for times that carry a zone."),
 ) -> None:

@@ -64,5 +64,7 @@ def report(
             progress=show,
         )
         build_report(parts, out, progress=show)
+    if target is not None and not sites:
+        typer.echo("No site folder was given: phenotyping and clusters are left out.", err=True)
     size = out.stat().st_size
     typer.echo(f"Wrote {out} ({size / 1e6:.1f} MB). Open it in a browser; it needs no network.")

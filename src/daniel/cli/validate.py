@@ -17,10 +17,12 @@ def validate(
     """Score a finished model on a site's records: aggregate numbers only."""
     from daniel.data import read_site
     from daniel.federated.files import write_file
-    from daniel.federated.folder import read_model
+    from daniel.federated.folder import of_another_study, read_model
     from daniel.federated.validate import validate as run
 
     result = run(read_model(model), read_site(site), floor)
+    if other := of_another_study(model, site):
+        typer.echo(other, err=True)
     typer.echo(result.to_text())
     if out is not None:
         write_file(out, result.to_json().encode())

@@ -30,7 +30,6 @@ from daniel.core.ising import full_sweep
 from daniel.core.links import firmness
 from daniel.core.noise import expected_together, noise_level, rarity
 from daniel.core.records import Records
-from daniel.core.scaling import Scaling
 from daniel.core.solve import Keeper, Solution, minimise_in_stages
 from daniel.core.spectrum import WHOLE, Spectrum
 from daniel.core.start import correlation, correlation_operator
@@ -47,7 +46,8 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
-LARGE_STEPS = 32  # on all of them: the objective falls on, by a thousandth a step
+LARGE_STEPS = 25  # at most, on all of them: the objective falls on and on, the fit gets no better
+LOOSER = 10.0  # stop for them
 ROWS = 1024  # of a (p, p) array that are changed at once
 
 
@@ -278,22 +278,19 @@ def _solved(
     rough: on those parts alone.
     """
     records = objective.records
-    parts, max_iter = [], options.max_iter
+    parts, tol, max_iter = [], options.tol, options.max_iter
     if records.n * records.p > LARGE:
-        max_iter = min(max_iter, LARGE_STEPS)
+        tol, max_iter = LOOSER * tol, min(max_iter, LARGE_STEPS)
         order = rng.permutation(records.n)
         rows = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
         parts = [objective.on(records.take(some)) for some in rows]
-        scaling = Scaling.of(parts[-1].records, objective.coords, start.U, start.signs)
-        objective = replace(objective, scaling=scaling)
-        parts = [replace(part, scaling=scaling) for part in parts]
     x = objective.pack(Factors(start.U, start.V, objective.prior))
     solution = minimise_in_stages(
         parts,
         objective,
         x,
         max_iter=max_iter,
-        tol=options.tol,
+        tol=tol,
         rough=rough,
         progress=options.progress,
         keeper=None if rough else options.keeper,

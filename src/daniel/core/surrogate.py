@@ -16,7 +16,6 @@ import numpy as np
 from daniel.core.coordinates import Coordinates
 from daniel.core.ising import sweep
 from daniel.core.records import Records
-from daniel.core.scaling import Scaling
 
 
 @dataclass(frozen=True)
@@ -52,7 +51,6 @@ class Surrogate:
     prior (sites, p): intercepts that one pseudo-record pulls to, so that a code which is never or
     always present keeps a finite one; None when the coordinates tie the intercept.  penalty: a
     number, or one for each column.  correction (p, p) is D, intercept_correction (sites, p) is c.
-    scaling: the packed vector holds W instead of U; needs `signs`.
     """
 
     records: Records
@@ -64,7 +62,6 @@ class Surrogate:
     intercept_correction: np.ndarray | None = None
     anchor: Anchor | None = None
     balance: float = 0.0
-    scaling: Scaling | None = None
 
     def on(self, records: Records) -> "Surrogate":
         """The same objective with the loss of other records."""
@@ -81,8 +78,6 @@ class Surrogate:
 
     def pack(self, factors: Factors) -> np.ndarray:
         parts = [factors.U] if self.signs is not None else [factors.U, factors.V]
-        if self.scaling is not None:
-            parts = [self.scaling.to_W(factors.U)]
         if self.prior is not None:
             assert factors.b is not None
             parts.append(factors.b * self._unit)
@@ -97,8 +92,6 @@ class Surrogate:
             U, V = body.reshape(2, p, -1)
             return Factors(U, V, b)
         U = body.reshape(p, -1)
-        if self.scaling is not None:
-            U = self.scaling.to_U(U)
         return Factors(U, U * self.signs.astype(U.dtype), b)
 
     def __call__(self, x: np.ndarray) -> tuple[float, np.ndarray]:
@@ -127,8 +120,6 @@ class Surrogate:
             gU += 4 * self.balance * U @ gap
             gV -= 4 * self.balance * V @ gap
         parts = [gU, gV] if self.signs is None else [gU + self.signs * gV]
-        if self.scaling is not None:
-            parts = [self.scaling.to_U(parts[0].astype(x.dtype))]
         if f.b is not None:
             extra, gb = self._intercepts(f.b, out.b)
             value += extra

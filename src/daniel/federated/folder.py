@@ -242,6 +242,16 @@ def read_report(folder: Path) -> Report:
     return Report.from_json(read_file(folder / REPORT, 1 << 20).decode("utf-8", "replace"))
 
 
+def of_another_study(model: Path, site: Path) -> str:
+    """A sentence where model folder and site folder are of studies with other names."""
+    if not (model / REPORT).is_file():
+        return ""
+    ours, theirs = read_report(model).study_name, read_info(site)["study_name"]
+    if ours == theirs:
+        return ""
+    return f"The records are of the study {theirs!r}, the model of {ours!r}: windows may differ."
+
+
 # --- status ---------------------------------------------------------------------------------------
 
 

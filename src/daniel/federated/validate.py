@@ -27,6 +27,7 @@ EDGES = (0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 CELLS = 1 << 22  # probabilities held at once
 PAIRS = 200_000
 DIGITS = 4
+ADAPTED, ALONE = "the model, intercepts fitted here", "a fit to this site alone"
 
 
 @dataclass(frozen=True)
@@ -52,11 +53,21 @@ class Validation:
         lines = [f"About {self.records:,} records, {self.codes:,} codes in enough patients.", ""]
         lines.append("Loss of a record (lower is better):")
         lines += [f"  {name:38s} {value:.3f}" for name, value in self.loss.items()]
-        lines += ["", "Observed / predicted, by predicted probability:"]
+        lines += ["", self._verdict(), "", "Observed / predicted, by predicted probability:"]
         lines += [f"  {g.low:g} to {g.high:g}: {g.ratio:.2f}" for g in self.calibration]
         if self.relation is not None:
             lines += ["", f"Correlation of code cosines with the local fit: {self.relation:.2f}"]
         return "\n".join(lines)
+
+    def _verdict(self) -> str:
+        ahead = self.loss[ALONE] - self.loss[ADAPTED]
+        model = "With intercepts fitted here the model is"
+        if ahead >= 0:
+            return f"{model} {ahead:.3f} better than a fit to this site alone."
+        return (
+            f"{model} {-ahead:.3f} worse than a fit to this site alone: its patients or its coding "
+            "may differ from those of the study."
+        )
 
     def to_json(self) -> str:
         """The same numbers with DIGITS decimals: all digits of a sum could tell its parts."""
@@ -88,9 +99,9 @@ def validate(model: Daniel, matrix: CodeMatrix, floor: int, *, seed: int = 0) ->
         codes=int(enough.sum()),
         loss={
             "the model": _loss(model, test, model._b),
-            "the model, intercepts fitted here": _loss(model, test, own),
+            ADAPTED: _loss(model, test, own),
             "prevalences of this site alone": _independent(here, test),
-            "a fit to this site alone": _loss(local, test, local._b),
+            ALONE: _loss(local, test, local._b),
         },
         calibration=_calibration(model, matrix.Z[~first], patient[~first], floor),
         relation=_relation(model, local, enough, rng),
