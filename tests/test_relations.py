@@ -136,6 +136,16 @@ def test_pairs_outside_the_codes_are_left_out():
     )
 
 
+def test_repeated_turned_and_own_pairs_count_for_nothing():
+    pairs = known_pairs()
+    turned = pairs.rename(columns={"code1": "code2", "code2": "code1"})
+    own = pd.DataFrame({"code1": CODES[:9], "code2": CODES[:9], "relation": "similar"})
+    pd.testing.assert_frame_equal(
+        relation_auc(embedding(), CODES, pairs),
+        relation_auc(embedding(), CODES, pd.concat([pairs, pairs, turned, own])),
+    )
+
+
 def test_wrong_input_is_named():
     pairs, E = known_pairs(), embedding()
     with pytest.raises(InputError, match="one row for each code"):

@@ -186,6 +186,8 @@ def test_umls_relations_come_to_codes(umls):
     codes = ["RxNorm:11", "RxNorm:12", "RxNorm:13", "PheCode:290.1", "PheCode:290.2", "CCS:9"]
     drugs = {("RxNorm:11", "RxNorm:12", "related to")}
     assert found(umls_pairs(codes, mrrel, mrconso)) == drugs
+    omop = ["RxNorm:11", "SNOMED:77"]  # SNOMEDCT_US there
+    assert found(umls_pairs(omop, mrrel, mrconso)) == {("RxNorm:11", "SNOMED:77", "classifies")}
     through = pd.DataFrame(
         {
             "source": ["ICD10CM:F00", "ICD10CM:F01", "ICD10CM:F01"],

@@ -41,6 +41,7 @@ UMLS_RELATIONS: Mapping[str, tuple[str, ...]] = {
 }
 # Rich Release Format: a bar after every field, the last one too.
 MRREL = "CUI1|AUI1|STYPE1|REL|CUI2|AUI2|STYPE2|RELA|RUI|SRUI|SAB|SL|RG|DIR|SUPPRESS|CVF|"
+SABS = {"SNOMED": "SNOMEDCT_US", "LOINC": "LNC", "CPT4": "CPT"}  # of OMOP's names
 MRCONSO = "CUI|LAT|TS|LUI|STT|SUI|ISPREF|AUI|SAUI|SCUI|SDUI|SAB|TTY|CODE|STR|SRL|SUPPRESS|CVF|"
 
 Table: TypeAlias = pd.DataFrame | str | Path
@@ -280,7 +281,8 @@ def _concepts(
 def _atoms(mrconso: str | Path, names: pd.Series) -> pd.DataFrame:
     """code, cui of the names that MRCONSO has as SAB and CODE; SAB is in capitals there."""
     parts = names.str.partition(":")
-    asked = pd.DataFrame({"code": names, "SAB": parts[0].str.upper(), "CODE": parts[2]})
+    sab = parts[0].str.upper().replace(SABS)
+    asked = pd.DataFrame({"code": names, "SAB": sab, "CODE": parts[2]})
     sources, numbers = pa.array(pd.unique(asked["SAB"])), pa.array(pd.unique(asked["CODE"]))
 
     def wanted(rows: pa.Table) -> pa.Array:

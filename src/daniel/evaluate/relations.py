@@ -164,7 +164,10 @@ def _finite(scores: ArrayLike) -> Floats:
 
 
 def _positives(codes: Sequence[str], pairs: pd.DataFrame) -> Iterator[tuple[str, Indices, Indices]]:
-    """(relation, i, j) with positions in `codes`, one relation at a time."""
+    """(relation, i, j) with positions in `codes`, one relation at a time.
+
+    A pair counts once, whichever way round it stands; a code with itself is none.
+    """
     missing = {"code1", "code2", "relation"} - set(pairs.columns)
     if missing:
         raise InputError(f"pairs lacks the columns {sorted(missing)}.")
@@ -172,12 +175,14 @@ def _positives(codes: Sequence[str], pairs: pd.DataFrame) -> Iterator[tuple[str,
     if not index.is_unique:
         raise InputError("codes has repeated names: each code must stand once.")
     i, j = index.get_indexer(pairs["code1"]), index.get_indexer(pairs["code2"])
-    inside = (i >= 0) & (j >= 0)
+    inside = (i >= 0) & (j >= 0) & (i != j)
     if not inside.any():
         raise InputError("no pair has both of its codes in the embedding: check the code names.")
     relation = pairs["relation"].to_numpy()
     for name in pd.unique(relation[inside]):
-        chosen = inside & (relation == name)
+        chosen = np.flatnonzero(inside & (relation == name))
+        once = np.unique(_key(i[chosen], j[chosen], len(codes)), return_index=True)[1]
+        chosen = chosen[np.sort(once)]
         yield str(name), i[chosen], j[chosen]
 
 
