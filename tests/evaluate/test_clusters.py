@@ -12,7 +12,7 @@ from daniel.data.outcomes import first_records
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate import clusters
-from daniel.evaluate.clusters import cluster_patients, records_for
+from daniel.evaluate.clusters import _sizes, _top_codes, cluster_patients, records_for
 from daniel.evaluate.survival import kaplan_meier, logrank, released
 from daniel.matrix import CodeMatrix
 
@@ -245,3 +245,32 @@ def twins(matrix):
     Z[1::2, 0] = 1
     Z[1::4, 1:6] = 1
     return sp.csr_array(Z)
+
+
+def test_totals_do_not_tell_the_few_outcomes_after_the_last_row_of_a_curve():
+    """events - events up to the last row, and the same of the censored, are none or many."""
+    rng = np.random.default_rng(0)
+    exact = 0
+    for n in rng.integers(30, 400, 60):
+        time, end = np.ceil(rng.exponential(1500, n)), rng.uniform(500, 4000, n)
+        event = (time <= end).astype(int)
+        curve = released(kaplan_meier(np.minimum(time, end), event))
+        sizes = _sizes(np.ones(n, int), event, {1: curve}, 11)
+        told = sizes["events"].item()
+        if isinstance(told, int):
+            exact += 1
+            lost = curve["censored"].sum()
+            later = told - (n - curve["at_risk"].iloc[-1] - lost)
+            assert later == told or not 0 < later < 11
+            assert later == told or not 0 < n - told - lost < 11
+    assert 0 < exact < 60
+
+
+def test_shares_of_three_clusters_do_not_tell_a_small_number():
+    """40 of 60, 12 of 60 and 3 of 60: two shares and their outsides would give the 3."""
+    Z = np.zeros((180, 2))
+    Z[:40, 0] = Z[60:72, 0] = Z[120:123, 0] = 1
+    Z[:45, 1] = Z[60:80, 1] = Z[120:140, 1] = 1
+    labels = np.repeat([1, 2, 3], 60)
+    found = _top_codes(sp.csr_array(Z), labels, ("few", "many"), 11)
+    assert set(found["code"]) == {"many"}

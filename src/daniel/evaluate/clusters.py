@@ -8,7 +8,7 @@ aggregate, and says nothing about fewer than `floor` patients.
 """
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -28,8 +28,8 @@ from daniel.evaluate.survival import (
     guarded,
     kaplan_meier,
     logrank,
-    median_time,
     released,
+    released_median,
 )
 from daniel.matrix import CodeMatrix, listed
 
@@ -114,19 +114,18 @@ def cluster_patients(
     time, event = follow_up["time"].to_numpy(), follow_up["event"].to_numpy()
     tested = np.isin(labels, large)
     test = logrank(time[tested], event[tested], labels[tested])
-    curves = {
-        c: released(kaplan_meier(time[labels == c], event[labels == c]), floor=floor) for c in large
-    }
+    exact = {c: kaplan_meier(time[labels == c], event[labels == c]) for c in large}
+    curves = {c: released(curve, floor=floor) for c, curve in exact.items()}
     return Clusters(
         target=target,
         k=int(labels.max()),
         floor=floor,
-        sizes=_sizes(labels, event, floor),
+        sizes=_sizes(labels, event, curves, floor),
         curves=pd.concat([t.assign(cluster=c) for c, t in curves.items()], ignore_index=True)[
             ["cluster", "time", "survival", "lo", "hi", "at_risk", "censored"]
         ],
         medians=pd.DataFrame(
-            [(c, *median_time(t)) for c, t in curves.items()],
+            [(c, *released_median(t, floor=floor)) for c, t in exact.items()],
             columns=["cluster", "median", "lo", "hi"],
         ),
         top_codes=_top_codes(Z[tested], labels[tested], known.codes, floor),
@@ -233,16 +232,25 @@ def _k_means(Y: np.ndarray, k: int, random_state: int) -> np.ndarray:
     return labels
 
 
-def _sizes(labels: np.ndarray, event: np.ndarray, floor: int) -> pd.DataFrame:
+def _sizes(
+    labels: np.ndarray, event: np.ndarray, curves: Mapping[int, pd.DataFrame], floor: int
+) -> pd.DataFrame:
+    """Patients and outcomes of each cluster, none of which tells of few, beside its curve or alone.
+
+    The curve counts outcomes up to its last row; a total must not tell the few after it.
+    """
     rows = []
     for c in np.unique(labels):
         n, had = int((labels == c).sum()), int(event[labels == c].sum())
-        if n < floor:
-            told = guarded(n, floor)
-        elif 0 < n - had < floor:  # those without the outcome are few
-            told = f">{n - floor}"
-        else:
-            told = guarded(had, floor)
+        told = guarded(n if n < floor else had, floor)
+        if n >= floor:
+            curve = curves[c]
+            lost = int(curve["censored"].sum())
+            counted = n - int(curve["at_risk"].iloc[-1]) - lost
+            if 0 < n - had < floor:  # those without the outcome are few
+                told = f">{n - floor}"
+            elif counted and (0 < had - counted < floor or 0 < n - had - lost < floor):
+                told = f"≥{counted}"
         rows.append((int(c), guarded(n, floor), told))
     return pd.DataFrame(rows, columns=["cluster", "patients", "events"])
 
@@ -254,19 +262,25 @@ def _top_codes(
 
     Numbers of patients with a code, and without it, that are below the floor count as floor - 1, so
     that a share tells no small number.  A code whose difference this would overstate is passed
-    over, as is one that fewer than `floor` patients have.
+    over, as is one that fewer than `floor` patients have.  Of three clusters, two shares would
+    tell the third: there a code with a small number in any of them is passed over.
     """
     total = np.asarray(Z.sum(axis=0)).ravel()
+    names, size = np.unique(labels, return_counts=True)
+    counts = np.array([np.asarray(Z[labels == c].sum(axis=0)).ravel() for c in names])
+    least = np.minimum(counts, size[:, None] - counts)
+    told = total >= floor
+    if len(names) > 2:
+        told &= ~((least > 0) & (least < floor)).any(axis=0)
     parts = []
-    for c in np.unique(labels):
+    for c, inside in zip(names, counts, strict=True):
         own = labels == c
-        inside = np.asarray(Z[own].sum(axis=0)).ravel()
         sides = ((inside, int(own.sum())), (total - inside, int((~own).sum())))
         exact = inside / sides[0][1] - (total - inside) / sides[1][1]
         shares = [np.clip(count, floor - 1, max(n - floor, 0) + 1) / n for count, n in sides]
         difference = shares[0] - shares[1]
         honest = (difference * exact > 0) & (np.abs(difference) <= np.abs(exact) + 1e-12)
-        difference = np.where(honest & (total >= floor), difference, 0)
+        difference = np.where(honest & told, difference, 0)
         order = np.argsort(-np.abs(difference), kind="stable")[:TOP_CODES]
         order = order[difference[order] != 0]
         parts.append(
