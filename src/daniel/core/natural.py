@@ -46,8 +46,8 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
-LARGE_STEPS = 25  # at most, on all of them: the objective falls on and on, the fit gets no better
-LOOSER = 10.0  # stop for them
+LARGE_STEPS = 25  # at most, on all of them: bounds the time where the objective falls on and on
+LOOSER = 10.0  # stop for them: their loss is so sure that its last digits do not matter
 ROWS = 1024  # of a (p, p) array that are changed at once
 
 
@@ -277,6 +277,7 @@ def _solved(
 
     rough: on those parts alone.
     """
+    x = objective.pack(Factors(start.U, start.V, objective.prior))
     records = objective.records
     parts, tol, max_iter = [], options.tol, options.max_iter
     if records.n * records.p > LARGE:
@@ -284,7 +285,6 @@ def _solved(
         order = rng.permutation(records.n)
         rows = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
         parts = [objective.on(records.take(some)) for some in rows]
-    x = objective.pack(Factors(start.U, start.V, objective.prior))
     solution = minimise_in_stages(
         parts,
         objective,

@@ -28,8 +28,8 @@ from daniel.evaluate.survival import (
     guarded,
     kaplan_meier,
     logrank,
+    median_time,
     released,
-    released_median,
 )
 from daniel.matrix import CodeMatrix, listed
 
@@ -114,8 +114,9 @@ def cluster_patients(
     time, event = follow_up["time"].to_numpy(), follow_up["event"].to_numpy()
     tested = np.isin(labels, large)
     test = logrank(time[tested], event[tested], labels[tested])
-    exact = {c: kaplan_meier(time[labels == c], event[labels == c]) for c in large}
-    curves = {c: released(curve, floor=floor) for c, curve in exact.items()}
+    curves = {
+        c: released(kaplan_meier(time[labels == c], event[labels == c]), floor=floor) for c in large
+    }
     return Clusters(
         target=target,
         k=int(labels.max()),
@@ -125,7 +126,7 @@ def cluster_patients(
             ["cluster", "time", "survival", "lo", "hi", "at_risk", "censored"]
         ],
         medians=pd.DataFrame(
-            [(c, *released_median(t, floor=floor)) for c, t in exact.items()],
+            [(c, *median_time(t)) for c, t in curves.items()],
             columns=["cluster", "median", "lo", "hi"],
         ),
         top_codes=_top_codes(Z[tested], labels[tested], known.codes, floor),

@@ -96,18 +96,6 @@ def median_time(curve: pd.DataFrame) -> tuple[float, float, float]:
     return found[0], found[1], found[2]
 
 
-def released_median(
-    curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS
-) -> tuple[float, float, float]:
-    """`median_time` of an exact curve where at least `floor` are left, up to multiples of `grid`.
-
-    Read off the released rows it would come late: those wait for `floor` outcomes each.
-    """
-    left = curve["at_risk"][0] - (curve["events"] + curve["censored"]).cumsum()
-    median, lo, hi = (grid * np.ceil(t / grid) for t in median_time(curve[left >= floor]))
-    return float(median), float(lo), float(hi)
-
-
 def released(curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS) -> pd.DataFrame:
     """What of an exact curve others may see: time, survival, lo, hi, at_risk, censored.
 
