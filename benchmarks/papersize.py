@@ -38,7 +38,7 @@ HUB, SITE = "site-1", "site-2"
 COMPONENTS = 200
 SLICE = 8_192  # records of the bare products
 DENSE_ITERATIONS = 200
-MANY_STEPS, CONVERGED_TOL = 200, 1e-7
+CONVERGED_TOL = 1e-7
 
 
 def make_sites(folder: Path) -> None:
@@ -152,7 +152,7 @@ def measure(folder: Path) -> dict[str, Any]:
 
 def converged(folder: Path) -> dict[str, Any]:
     """How far the objective is from what the same solver reaches when it does not stop early."""
-    natural.LARGE_STEPS, natural.LOOSER = MANY_STEPS, CONVERGED_TOL / Model().tol
+    natural.LOOSER = CONVERGED_TOL / Model().tol
     study = Study.load(folder / "study.toml")
     start, *answers = ((folder / f"{name}.daniel").read_bytes() for name in ("start", HUB, SITE))
     model, _ = protocol.finish(read_site(folder / HUB), study, start, answers)

@@ -76,7 +76,6 @@ def test_lbfgs_value_never_increases(memory, quadratic):
 def test_lbfgs_directions_are_those_of_the_dense_formula(rng):
     """Two-loop recursion against the BFGS update of a whole inverse Hessian."""
     solver = LBFGS(pairs=5)
-    solver.start()
     pairs = []
     for _ in range(3):
         s = rng.normal(size=6)
@@ -95,7 +94,6 @@ def test_lbfgs_directions_are_those_of_the_dense_formula(rng):
 
 def test_lbfgs_skips_pairs_without_curvature():
     solver = LBFGS()
-    solver.start()
     solver._remember(np.array([1.0, 0.0]), np.array([-1.0, 0.0]))
     np.testing.assert_array_equal(solver._direction(np.array([1.0, 2.0])), [-1.0, -2.0])
 
@@ -167,13 +165,13 @@ def test_lbfgs_from_start_of_no_number_is_an_error():
         )
 
 
-def test_a_solver_can_be_used_again(quadratic):
+def test_a_solver_that_goes_on_uses_the_curvature_it_has_seen(quadratic):
     objective, _ = quadratic
     solver = LBFGS()
     first, second = (
-        minimise(objective, np.zeros(20), solver=solver, max_iter=30, stop=never) for _ in range(2)
+        minimise(objective, np.zeros(20), solver=solver, max_iter=5, stop=never) for _ in range(2)
     )
-    assert first.curve == second.curve
+    assert second.value < first.value / 2
 
 
 # --- the loop -------------------------------------------------------------------------------------

@@ -48,20 +48,23 @@ def paper_coordinates(p: int) -> Coordinates:
     return Coordinates(half, half, np.full(p, 2.0), tie=np.full(p, 2.0))
 
 
-# Codes seen in fewer records than about this have their scale raised: the correlation of two rare
-# codes is dominated by single records, which the loss in natural units would otherwise chase.
+# Codes seen in fewer records, or a smaller share of them, have their scale raised: the correlation
+# of two rare codes is dominated by single records, which the loss in natural units would otherwise
+# chase, and among very many records their logits would run into the hundreds.
 RARE_RECORDS = 10.0
+RARE_SHARE = 1 / 4000
 
 
 def natural_coordinates(counts: np.ndarray, total: float, *, tied: bool = False) -> Coordinates:
     """Standardised codes: theta_jk = phi_jk / (4 sigma_j sigma_k).
 
     The prevalence is ``(counts + 1/2) / (total + 1)``, never 0 or 1, and ``sigma^2 = mean (1 -
-    mean) + RARE_RECORDS / (total + 1)``, so that a code that is never seen has a scale too.
+    mean) + max(RARE_RECORDS / (total + 1), RARE_SHARE)``: a code that is never seen has one too.
     With `tied` the records stay uncentred, because theta_jj = (UV')_jj is a statement about ±1.
     """
     mean = smoothed_mean(counts, total)
-    sigma = np.sqrt(mean * (1 - mean) + RARE_RECORDS / (total + 1.0))
+    rare = max(RARE_RECORDS / (total + 1.0), RARE_SHARE)
+    sigma = np.sqrt(mean * (1 - mean) + rare)
     if tied:
         return Coordinates(np.full(mean.size, 0.5), sigma, 1 / sigma, tie=1 / (2 * sigma**2))
     return Coordinates(mean, sigma, 1 / sigma)

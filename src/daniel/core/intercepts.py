@@ -10,8 +10,8 @@ from daniel.core.records import Records
 LARGE = 1 << 28  # records * codes above which work starts on a part of the records
 PART = 16  # one record in so many
 NEWTON_STEPS = 20
-LONGEST_STEP = 2.0
-REACH = 8.0  # from the prior: a few records with enormous logits must not drive it on and on
+LONGEST_STEP = 8.0
+TINY = 1e-30
 LAST_STEP = 1e-4
 LAST_LARGE_STEP = 1e-2  # Newton's error is about the square of the step
 
@@ -33,10 +33,11 @@ def site_intercepts(records: Records, start: Start) -> np.ndarray:
     """
     prior = prior_intercepts(records)
     share = records.counts() / records.total
+    b = start.b + prior - log_odds(start.coords.center)
     if records.n * records.p <= LARGE:
-        return _newton(records, share, start, prior, prior, LAST_STEP)
+        return _newton(records, share, start, prior, b, LAST_STEP)
     part = records.take(np.arange(0, records.n, PART))
-    b = _newton(part, share, start, prior, prior, LAST_LARGE_STEP)
+    b = _newton(part, share, start, prior, b, LAST_LARGE_STEP)
     return _newton(records, share, start, prior, b, LAST_LARGE_STEP)
 
 
@@ -48,14 +49,25 @@ def _newton(
     b: np.ndarray,
     last: float,
 ) -> np.ndarray:
-    """Newton steps from b until one is shorter than `last`; share (p,): prevalences to fit."""
+    """Newton steps from b until one is shorter than `last`; share (p,): prevalences to fit.
+
+    Steps are those of the logarithms of both sides of "expected = observed": the expectation of a
+    rare code is nearly exponential in b.  It grows with b, so that every step narrows where the
+    solution is; a step that leads out of there is halved back into it.
+    """
     pull = start.coords.scale**2
     counts = share * records.total
+    low, high = np.full_like(b, -np.inf), np.full_like(b, np.inf)
     for _ in range(NEWTON_STEPS):
         mean, variance = logit_moments(records, start.coords, start.U, start.V, b)
-        step = (counts - mean - pull * (b - prior)) / (variance + pull)
+        mean = np.maximum(mean, TINY)
+        wanted = np.maximum(counts - pull * (b - prior), TINY)
+        pulled = np.where(wanted > TINY, pull / wanted, 0)
+        step = np.log(wanted / mean) / np.maximum(variance / mean + pulled, TINY)
+        low, high = np.where(step > 0, b, low), np.where(step < 0, b, high)
         old, b = b, b + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-        b = np.clip(b, prior - REACH, prior + REACH)
+        out = (b < low) | (b > high)
+        b[out] = (low[out] + high[out]) / 2
         if np.abs(b - old).max() < last:
             break
     return b

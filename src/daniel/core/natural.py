@@ -46,7 +46,6 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
-LARGE_STEPS = 25  # at most, on all of them: bounds the time where the objective falls on and on
 LOOSER = 10.0  # stop for them: their loss is so sure that its last digits do not matter
 ROWS = 1024  # of a (p, p) array that are changed at once
 
@@ -279,9 +278,9 @@ def _solved(
     """
     x = objective.pack(Factors(start.U, start.V, objective.prior))
     records = objective.records
-    parts, tol, max_iter = [], options.tol, options.max_iter
+    parts, tol = [], options.tol
     if records.n * records.p > LARGE:
-        tol, max_iter = LOOSER * tol, min(max_iter, LARGE_STEPS)
+        tol = LOOSER * tol
         order = rng.permutation(records.n)
         rows = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
         parts = [objective.on(records.take(some)) for some in rows]
@@ -289,7 +288,7 @@ def _solved(
         parts,
         objective,
         x,
-        max_iter=max_iter,
+        max_iter=options.max_iter,
         tol=tol,
         rough=rough,
         progress=options.progress,

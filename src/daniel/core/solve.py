@@ -3,7 +3,7 @@
     minimise(objective, start, solver=LBFGS(), ...) -> Solution
 
 An objective is a function of a flat vector that returns value and gradient.  A solver holds no
-data: `start` empties its memory, `step` makes one move.  The loop records the curve, stops at
+data but the memory of its last moves; `step` makes one.  The loop records the curve, stops at
 convergence, and never lets a number that is not finite out.
 """
 
@@ -64,8 +64,6 @@ class Keeper(Protocol):
 class Solver(Protocol):
     memory: Memory
 
-    def start(self) -> None: ...
-
     def step(self, objective: Objective, point: Point) -> Point | None:
         """The next point, or None when no better one can be found."""
         ...
@@ -86,7 +84,6 @@ def minimise(
 
     keep: is shown every new point, with what is needed to go on from it; state: go on from there.
     """
-    solver.start()
     if state is None:
         point = _evaluate(objective, x)
         curve = [point.value]
@@ -131,10 +128,12 @@ def minimise_in_stages(
 
     With the loss of ever larger random parts of the records this is the progressive solver: most
     of the way is made on a few percent of the data, and the whole decides.  PART_STEPS are soon
-    enough to stop: what a part's own minimum adds is its noise.  A rough solution ends with the
-    parts, if there are any.  With a keeper an interrupted run goes on to the same end.
+    enough to stop: what a part's own minimum adds is its noise.  The curvature that the solver has
+    seen on a part serves on the next.  A rough solution ends with the parts, if there are any.
+    With a keeper an interrupted run goes on to the same end.
     """
     stages = [*parts] if rough and parts else [*parts, whole]
+    solver = LBFGS()
     state = None if keeper is None else keeper.load()
     for number, stage in enumerate(stages):
         if state is not None and number < state.stage:
@@ -147,7 +146,7 @@ def minimise_in_stages(
         solution = minimise(
             stage,
             x,
-            solver=LBFGS(),
+            solver=solver,
             max_iter=max_iter if stage is whole else min(max_iter, PART_STEPS),
             stop=relative_decrease(tol),
             progress=progress,
@@ -189,10 +188,8 @@ class FixedStep:
     eta: float
     bound: Callable[[], float]
     patience: float = 1e3
-
-    def start(self) -> None:
-        self.memory: Memory = []
-        self._first: float | None = None
+    memory: Memory = field(default_factory=list, init=False)  # stays empty
+    _first: float | None = field(default=None, init=False)
 
     def step(self, objective: Objective, point: Point) -> Point:
         if self._first is None:
@@ -215,9 +212,7 @@ class LBFGS:
     pairs: int = 10
     armijo: float = 1e-4
     max_backtracks: int = 20
-
-    def start(self) -> None:
-        self.memory: Memory = []
+    memory: Memory = field(default_factory=list, init=False)
 
     def step(self, objective: Objective, point: Point) -> Point | None:
         direction = self._direction(point.gradient)
