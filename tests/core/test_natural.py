@@ -351,7 +351,7 @@ def random_start(Z, rng, d=3):
 
 
 def test_intercepts_fit_beside_enormous_logits():
-    """One code calls another with a logit of hundreds: numbers expected and observed still agree."""
+    """One code calls another with a logit of hundreds; expected and observed still agree."""
     Z = np.zeros((400, 4))
     Z[:40, 0], Z[30:70, 1], Z[::2, 2], Z[::3, 3] = 1, 1, 1, 1
     records = records_from(Z)
