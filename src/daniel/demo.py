@@ -15,7 +15,6 @@ from time import monotonic
 
 import numpy as np
 import pandas as pd
-import scipy.sparse as sp
 from rich import box
 from rich.console import Console
 from rich.panel import Panel
@@ -26,16 +25,15 @@ from daniel.data.cohort import make_cohort, read_options
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
 from daniel.errors import ParameterError
-from daniel.estimator import Daniel
-from daniel.evaluate.gold import read_pairs, split_known
-from daniel.evaluate.relations import relation_auc
-from daniel.evaluate.rivals import PPMISVD
+from daniel.evaluate.compare import ONE_ROUND
+from daniel.evaluate.gold import read_pairs
 from daniel.federated import folder
 from daniel.federated.files import new_folder
 from daniel.federated.keys import make_key, write_key
-from daniel.matrix import CodeMatrix
 from daniel.report import build_report
-from daniel.report.assemble import Outcome, assemble
+from daniel.report.assemble import Choices, Outcome, assemble
+from daniel.report.parts import ReportParts
+from daniel.report.sections import COMPARISON
 from daniel.study import Codes, Disclosure, Study
 
 HUB, PARTNER = "north", "south"
@@ -45,8 +43,6 @@ FEWEST_PATIENTS, FEWEST_CODES = 300, 60
 TARGET = "PheCode:290.1"
 OUTCOME, OUTCOME_NAME = "NURSING_HOME_ADMISSION", "admission to a nursing home"
 REPORT = "report.html"
-ONE_ROUND, POOLED, RIVAL = "one round", "pooled", "PPMI-SVD, pooled"
-RIVAL_DIMENSIONS = (10, 20, 40, 60, 80, 120)
 
 
 @dataclass(frozen=True)
@@ -116,11 +112,11 @@ def run(
             answers = [place.answer(site) for site in SITES]
             folder.write_model(place.records(HUB), study, place.start, answers, place.model)
         console.print(_what_crossed(place))
-        with _step(console, "what else they could do"):
-            scores = compare(place)
-        with _step(console, "evaluating, writing the report"):
-            _report(place)
-        console.print(_comparison(scores))
+        with _step(console, "comparing with what else they could do"):
+            parts = _evaluate(place)
+        with _step(console, "writing the report"):
+            build_report(parts, place.root / REPORT)
+        console.print(_comparison(parts))
         console.print(_neighbours(place))
     console.print(_ending(out))
 
@@ -173,51 +169,15 @@ def _answer(place: Place, study: Study, site: str) -> None:
     )
 
 
-def _report(place: Place) -> None:
-    parts = assemble(
+def _evaluate(place: Place) -> ReportParts:
+    return assemble(
         place.model,
         [place.records(site) for site in SITES],
         pairs=place.pairs,
         target=TARGET,
         outcome=Outcome([place.source(site) for site in SITES], OUTCOME, OUTCOME_NAME),
+        choices=Choices(compare=True),
     )
-    build_report(parts, place.root / REPORT)
-
-
-# --- what it is held against ----------------------------------------------------------------------
-
-
-def compare(place: Place) -> pd.DataFrame:
-    """AUC of the planted pairs for each way to fit: one row a way, one column a relation."""
-    model = folder.read_model(place.model)
-    codes = [str(code) for code in model.feature_names_in_]
-    pairs, _ = split_known(read_pairs(place.pairs), codes)
-    own = {site: _columns(read_site(place.records(site)), codes) for site in SITES}
-    pooled = sp.csr_array(sp.vstack(list(own.values())))
-
-    def score(embedding: np.ndarray) -> pd.Series:
-        return relation_auc(embedding, codes, pairs)["auc"]
-
-    def fitted(Z: sp.csr_array) -> np.ndarray:
-        matrix = CodeMatrix(Z, tuple(codes))
-        embedding: np.ndarray = Daniel(random_state=0).fit(matrix).embedding_
-        return embedding
-
-    rows = {f"{site} alone": score(fitted(Z)) for site, Z in own.items()}
-    rows[ONE_ROUND] = score(model.embedding_)
-    rows[POOLED] = score(fitted(pooled))
-    rivals = [
-        score(PPMISVD(n_components=d).fit(pooled).embedding_)
-        for d in RIVAL_DIMENSIONS
-        if d <= len(codes)
-    ]
-    rows[RIVAL] = pd.concat(rivals, axis=1).max(axis=1)
-    return pd.DataFrame(rows).T
-
-
-def _columns(matrix: CodeMatrix, codes: list[str]) -> sp.csr_array:
-    position = {code: j for j, code in enumerate(matrix.codes)}
-    return sp.csr_array(matrix.Z[:, [position[code] for code in codes]])
 
 
 # --- what the reader sees -------------------------------------------------------------------------
@@ -285,16 +245,19 @@ def _what_crossed(place: Place) -> Table:
     return table
 
 
-def _comparison(scores: pd.DataFrame) -> Table:
+def _comparison(parts: ReportParts) -> Table:
+    (found,) = (s for s in parts.sections if s.title == COMPARISON)
+    scores = found.tables[0].frame
     table = _table(
         "What comes out",
-        "Area under the ROC curve: planted pairs against random pairs of the same kinds.\n"
-        "pooled: all records in one place, which hospitals may not do.\n"
-        "PPMI-SVD has the best of its dimensions in every column by itself.",
+        "Area under the ROC curve: planted pairs against random pairs of the same kinds, and\n"
+        f"records with {TARGET} against records without, by the model alone and by a tree.\n"
+        "pooled: all records in one place, which hospitals may not do. PPMI-SVD and\n"
+        "correlations have the best of their dimensions in every column by itself.",
     )
     table.add_column("fit", no_wrap=True)
-    for relation in scores.columns:  # in two lines, so that all fit on 80 columns
-        heading = str(relation).replace("-", "-\n", 1).replace(" ", "\n", 1)
+    for column in scores.columns:  # in two lines, so that all fit on 80 columns
+        heading = str(column).replace("-", "-\n", 1).replace(" ", "\n", 1)
         table.add_column(heading, justify="right", no_wrap=True)
     for name, row in scores.iterrows():
         style = "bold green" if name == ONE_ROUND else ""

@@ -31,6 +31,31 @@ def report(
         "outcome, or death.",
     ),
     outcome_name: str = typer.Option("outcome", help="How the report calls the outcome."),
+    landmark: bool = typer.Option(
+        False,
+        "--landmark",
+        help="With --outcome-code: time starts after the window of the first diagnosis, so that "
+        "nothing in the record comes after the outcome.",
+    ),
+    clusters: int | None = typer.Option(
+        None, min=2, help="Number of clusters.", show_default="by the silhouette"
+    ),
+    quantile: float = typer.Option(
+        0.95, min=0.0, max=0.999, help="Graph: edges above this quantile of all couplings."
+    ),
+    umls: Path | None = typer.Option(
+        None, help="More known relations: a folder with MRREL.RRF and MRCONSO.RRF."
+    ),
+    umls_through: Path | None = typer.Option(
+        None,
+        help="Codes that the UMLS lacks, such as PheCodes: a table source, target from those it "
+        "has.",
+    ),
+    compare: bool = typer.Option(
+        False,
+        "--compare",
+        help="Also fit each SITE alone, all SITEs pooled, PPMI-SVD and correlations.",
+    ),
     descriptions: Path | None = typer.Option(
         None, help="Words for codes: .tsv, .csv or .parquet with code, description."
     ),
@@ -41,9 +66,10 @@ def report(
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
     from daniel.report import build_report
-    from daniel.report.assemble import Outcome, assemble
+    from daniel.report.assemble import Choices, Outcome, Umls, assemble
 
-    followed = Outcome(outcome, outcome_code, outcome_name) if outcome else None
+    followed = Outcome(outcome, outcome_code, outcome_name, landmark) if outcome else None
+    choices = Choices(compare, clusters, quantile, Umls(umls, umls_through) if umls else None)
     columns = (TextColumn("{task.description:14}"), BarColumn(), TimeElapsedColumn())
     console = Console(stderr=True)
     with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
@@ -61,6 +87,7 @@ def report(
             target=target,
             outcome=followed,
             descriptions=descriptions,
+            choices=choices,
             progress=show,
         )
         build_report(parts, out, progress=show)

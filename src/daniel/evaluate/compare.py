@@ -10,7 +10,7 @@ holds for scores: where a method leaves it open how a pair or a record is scored
 tried.  Daniel and every method with a single setting and score gains nothing from this.
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,11 +23,23 @@ from daniel.errors import InputError
 from daniel.evaluate.cases import Cases
 from daniel.evaluate.phenotype import CLASSIFIERS, UNSUPERVISED, Classifier, phenotype
 from daniel.evaluate.relations import relation_auc, theta_pairs
+from daniel.evaluate.rivals import PPMISVD, CorrelationSVT
 from daniel.matrix import CodeMatrix
 
-__all__ = ["Comparison", "Entry", "comparison", "phenotype_rows", "relation_rows", "sites_alone"]
+__all__ = [
+    "Comparison",
+    "Entry",
+    "comparison",
+    "phenotype_rows",
+    "relation_rows",
+    "sites_alone",
+    "usual_entries",
+]
 
 COLUMNS = ["method", "setting", "column", "n", "auc", "lo", "hi"]
+ONE_ROUND, POOLED = "Daniel, one round", "Daniel, pooled"
+RIVALS = {"PPMI-SVD, pooled": PPMISVD, "correlations, pooled": CorrelationSVT}
+RIVAL_DIMENSIONS = (10, 20, 40, 60, 80, 120)
 
 
 @dataclass(frozen=True)
@@ -228,6 +240,23 @@ def sites_alone(model: Any, matrix: CodeMatrix, sites: ArrayLike) -> dict[str, A
         str(name): clone(model).fit(CodeMatrix(matrix.Z[where == name], matrix.codes))
         for name in names[order]
     }
+
+
+def usual_entries(model: Any, matrix: CodeMatrix, sites: ArrayLike) -> Iterator[Entry]:
+    """The model, and what else its users could do: each site alone, and pooling all records.
+
+    model : fitted, with the codes of `matrix`, the records of all sites; sites (n,): of each.
+    """
+    yield Entry(ONE_ROUND, model)
+    if np.unique(np.asarray(sites)).size > 1:
+        for site, alone in sites_alone(model, matrix, sites).items():
+            yield Entry(f"Daniel, {site} alone", alone)
+    records = CodeMatrix(matrix.Z, matrix.codes)
+    yield Entry(POOLED, clone(model).fit(records))
+    for name, rival in RIVALS.items():
+        for d in RIVAL_DIMENSIONS:
+            if d <= len(matrix.codes):
+                yield Entry(name, rival(n_components=d).fit(records.Z), f"d={d}")
 
 
 def _is_daniel(model: Any) -> bool:

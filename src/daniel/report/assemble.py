@@ -19,7 +19,8 @@ from daniel.data.sitefolder import CODES, read_info, read_site
 from daniel.errors import FormatError, InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate.clusters import cluster_patients, records_for
-from daniel.evaluate.gold import read_pairs, split_known
+from daniel.evaluate.compare import comparison, usual_entries
+from daniel.evaluate.gold import read_pairs, split_known, umls_pairs
 from daniel.evaluate.graph import code_graph
 from daniel.evaluate.phenotype import phenotype
 from daniel.evaluate.relations import relation_auc, theta_pairs
@@ -36,12 +37,45 @@ from daniel.report.parts import ReportParts, Section, parts_of
 class Outcome:
     """What is followed at each site, in the order of the sites, and how the report calls it.
 
-    sources: files patient, time, event; or, with `code`, what `daniel prepare` read.
+    sources: files patient, time, event; or, with `code`, what `daniel prepare` read.  landmark:
+    time then starts after the window of the first diagnosis.
     """
 
     sources: Sequence[Path]
     code: str | None = None
     name: str = "outcome"
+    landmark: bool = False
+
+
+@dataclass(frozen=True)
+class Umls:
+    """The user's own release: the folder of MRREL.RRF and MRCONSO.RRF.
+
+    through: a table source, target, from codes that the UMLS has to those of the study.
+    """
+
+    folder: Path
+    through: Path | None = None
+
+    def pairs(self, codes: tuple[str, ...]) -> pd.DataFrame:
+        return umls_pairs(
+            codes, self.folder / "MRREL.RRF", self.folder / "MRCONSO.RRF", through=self.through
+        )
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What the user may choose about a report.
+
+    compare: also fit each site alone and the usual rivals.  clusters: their number, None by the
+    silhouette.  quantile: of all couplings theta, above which a graph has edges.  umls: more known
+    relations.
+    """
+
+    compare: bool = False
+    clusters: int | None = None
+    quantile: float = 0.95
+    umls: Umls | None = None
 
 
 def assemble(
@@ -52,6 +86,7 @@ def assemble(
     target: str | None = None,
     outcome: Outcome | None = None,
     descriptions: Path | None = None,
+    choices: Choices = Choices(),  # noqa: B008 (frozen)
     progress: Progress = lambda *_: None,
 ) -> ReportParts:
     """Read a model folder and evaluate it as far as what is given allows.
@@ -60,6 +95,11 @@ def assemble(
     outcome too, clusters.  Without sites, the graph around the target.
     """
     _check(sites, target, outcome)
+    if choices.compare and not (sites and (pairs or target or choices.umls)):
+        raise ParameterError(
+            "A comparison fits the records of the sites, and tells known pairs or a target: give "
+            "site folders, and pairs or a target."
+        )
     if not (model_folder / REPORT).is_file():
         raise FormatError(
             f"{model_folder} is no model folder: `daniel finish` and `daniel fit` make one."
@@ -68,14 +108,22 @@ def assemble(
     words = _words(sites) | ({} if descriptions is None else read_descriptions(descriptions))
     parts = parts_of(model, report, descriptions=words, focus=target)
     found: list[Section] = []
-    if pairs is not None:
+    known = None
+    if pairs is not None or choices.umls is not None:
         progress("relations", 0.0)
-        found.append(_relations(model, parts.codes, pairs))
+        known, left_out = _known_pairs(parts.codes, pairs, choices.umls)
+        found.append(_relations(model, parts.codes, known, left_out))
         progress("relations", 1.0)
     records = _read_sites(model, report, sites, progress) if sites else None
     if target is not None:
         floor = max(FLOOR, report.floor)
-        found += _about(model, records, target, outcome, sites, words, floor, progress)
+        found += _about(model, records, target, outcome, sites, words, floor, choices, progress)
+    if choices.compare and records is not None:
+        progress("comparison", 0.0)
+        entries = usual_entries(model, records.matrix, records.site)
+        compared = comparison(entries, records.matrix, known, target=target)
+        found.append(sections.comparison_section(compared))
+        progress("comparison", 1.0)
     return replace(parts, sections=found)
 
 
@@ -94,14 +142,31 @@ def _check(sites: Sequence[Path], target: str | None, outcome: Outcome | None) -
 # --- evaluations ----------------------------------------------------------------------------------
 
 
-def _relations(model: Daniel, codes: tuple[str, ...], path: Path) -> Section:
-    inside, unknown = split_known(read_pairs(path), codes)
-    if inside.empty:
-        raise InputError(f"No pair of {path.name} has both codes in the study. {unknown}")
+def _known_pairs(
+    codes: tuple[str, ...], path: Path | None, umls: Umls | None
+) -> tuple[pd.DataFrame, str]:
+    """Pairs with both codes in the study, and a sentence about those that have not."""
+    known, left_out = [], ""
+    if path is not None:
+        inside, unknown = split_known(read_pairs(path), codes)
+        if inside.empty:
+            raise InputError(f"No pair of {path.name} has both codes in the study. {unknown}")
+        known.append(inside)
+        left_out = str(unknown) if unknown.pairs else ""
+    if umls is not None:
+        known.append(umls.pairs(codes))
+        if known[-1].empty:
+            raise InputError(f"{umls.folder} relates no two codes of the study.")
+    return pd.concat(known, ignore_index=True), left_out
+
+
+def _relations(
+    model: Daniel, codes: tuple[str, ...], known: pd.DataFrame, left_out: str
+) -> Section:
     return sections.relations_section(
-        relation_auc(model.embedding_, codes, inside),
-        relation_auc(theta_pairs(model), codes, inside, score="theta"),
-        str(unknown) if unknown.pairs else "",
+        relation_auc(model.embedding_, codes, known),
+        relation_auc(theta_pairs(model), codes, known, score="theta"),
+        left_out,
     )
 
 
@@ -113,11 +178,12 @@ def _about(
     folders: Sequence[Path],
     words: Mapping[str, str],
     floor: int,
+    choices: Choices,
     progress: Progress,
 ) -> list[Section]:
     """The sections about a target."""
     if records is None:
-        graph = code_graph(model, around=target, descriptions=words)
+        graph = code_graph(model, around=target, quantile=choices.quantile, descriptions=words)
         text = f"The codes with the largest coupling θ to {words.get(target, target)}."
         return [sections.graph_section(graph, "Knowledge graph", text)]
     # Before the long work: what is wrong with an outcome is then said at once.
@@ -139,6 +205,7 @@ def _about(
             records.matrix,
             target,
             survival,
+            k=choices.clusters,
             without=[outcome.code] if outcome.code else [],
             floor=floor,
         )
@@ -148,8 +215,7 @@ def _about(
         model,
         around=target,
         cohort=records.matrix,
-        quantile_of="graph",
-        quantile=0.9,
+        quantile=choices.quantile,
         descriptions=words,
         floor=floor,
     )
@@ -176,7 +242,9 @@ class Records:
         """patient, time, event of all sites; who has no record is left out."""
         tables, first = [], 0
         for folder, source, known in zip(folders, outcome.sources, self.pseudonyms, strict=True):
-            table = read_outcome(folder, source, target=target, code=outcome.code)
+            table = read_outcome(
+                folder, source, target=target, code=outcome.code, landmark=outcome.landmark
+            )
             table = table[table["patient"].isin(known)]
             number = first + np.searchsorted(known, table["patient"].to_numpy())
             tables.append(table.assign(patient=number))

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from daniel.evaluate.clusters import Clusters
+from daniel.evaluate.compare import ONE_ROUND, POOLED, Comparison
 from daniel.evaluate.phenotype import ALL, UNSUPERVISED, Phenotyping
 from daniel.plots import code_network, p_text, survival_curves
 from daniel.report.figures import auc_intervals, svg
@@ -26,6 +27,7 @@ METHODS = {
     "logistic": "logistic regression on patient vectors",
     "boosting": "gradient boosting on patient vectors",
 }
+COMPARISON = "Comparison"
 STRONGEST = 15  # edges in the table of a graph
 
 
@@ -189,6 +191,26 @@ def clusters_section(
                 f"Survival curves of {len(medians)} clusters; medians in days: "
                 + ", ".join(_days(v) for v in medians["median"])
                 + f"; log-rank {p_text(found.p_value)}.",
+            )
+        ],
+    )
+
+
+def comparison_section(found: Comparison) -> Section:
+    """The model beside what else could be done with these records."""
+    return Section(
+        COMPARISON,
+        "Daniel in one round of messages, each site with its own records alone, and what could be "
+        "fitted if all records were in one place. "
+        + found.statement(ONE_ROUND, aside=[POOLED])
+        + " Pooled fits of Daniel are not counted as rivals.",
+        [
+            Table(
+                found.wide().rename_axis(index="method", columns=None),
+                "AUC of known relations, by similarity, and of records with the target; PPMI-SVD "
+                "and correlations show the best of several dimensions in every column by itself, "
+                "which favours them.",
+                "Area under the ROC curve",
             )
         ],
     )
