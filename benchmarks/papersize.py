@@ -26,10 +26,10 @@ import numpy as np
 
 from benchmarks.exchange import Cost, measured
 from benchmarks.problems import PROJECT_ROOT
-from daniel import Daniel
 from daniel.core import natural
 from daniel.data.sitefolder import read_site
 from daniel.federated import protocol
+from daniel.federated.folder import read_model
 from daniel.federated.keys import make_key, write_key
 from daniel.study import Codes, Disclosure, Model, Study
 
@@ -139,7 +139,7 @@ def measure(folder: Path) -> dict[str, Any]:
         "answer / bare product X'R over its records (at most 1)": costs["answer"].seconds
         / (product * site),
         "largest memory, MB (at most 3,000)": max(cost.memory for cost in costs.values()),
-        "iterations of the finish": Daniel.load(folder / "model").n_iter_,
+        "iterations of the finish": read_model(folder / "model").n_iter_,
         "steps": rows,
         "machine": {
             "cores": os.cpu_count(),
@@ -156,7 +156,7 @@ def converged(folder: Path) -> dict[str, Any]:
     study = Study.load(folder / "study.toml")
     start, *answers = ((folder / f"{name}.daniel").read_bytes() for name in ("start", HUB, SITE))
     model, _ = protocol.finish(read_site(folder / HUB), study, start, answers)
-    loss, least = (m.loss_curve_[-1] for m in (Daniel.load(folder / "model"), model))
+    loss, least = (m.loss_curve_[-1] for m in (read_model(folder / "model"), model))
     return {
         "loss": loss,
         "loss when run on": least,

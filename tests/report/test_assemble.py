@@ -9,16 +9,19 @@ import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
 import pytest
+from sklearn.base import clone
 from typer.testing import CliRunner
 
 from daniel.cli import app
 from daniel.core.sample import gibbs
 from daniel.data.prepare import prepare
+from daniel.data.sitefolder import read_site
 from daniel.evaluate.phenotype import CLASSIFIERS, phenotype
 from daniel.evaluate.relations import relation_auc
 from daniel.federated import folder
 from daniel.federated.keys import make_key
-from daniel.report.assemble import Outcome, _read_sites, assemble
+from daniel.matrix import CodeMatrix
+from daniel.report.assemble import Choices, Outcome, Umls, _read_sites, assemble
 from daniel.study import Codes, Disclosure, Study
 
 P, PATIENTS, VISITS = 20, 260, 4
@@ -148,6 +151,83 @@ def test_relations_are_those_of_relation_auc(study):
     assert frame["AUC"].iloc[0] == expected > 0.9
 
 
+@pytest.fixture
+def umls(tmp_path):
+    """A release that knows three of the codes by their own vocabulary, and two relations."""
+    known = {"C1": "0", "C2": "1", "C3": "5"}
+    conso = [f"{cui}|ENG|P|L1|PF|S1|Y|A1||||PHECODE|PT|{n}|x|0|N|256|" for cui, n in known.items()]
+    rel = [
+        f"{a}|A1|AUI|RO|{b}|A2|AUI|{rela}|R1||PheCode|PheCode|||N||"
+        for a, b, rela in (("C1", "C2", "related_to"), ("C2", "C3", "mapped_to"))
+    ]
+    (tmp_path / "MRCONSO.RRF").write_text("\n".join(conso) + "\n")
+    (tmp_path / "MRREL.RRF").write_text("\n".join(rel) + "\n")
+    return tmp_path
+
+
+def test_relations_of_the_umls_stand_beside_those_of_a_file(study, umls):
+    choices = Choices(umls=Umls(umls))
+    parts = assemble(study.root / "model", pairs=study.root / "pairs.tsv", choices=choices)
+    frame = parts.sections[0].tables[0].frame
+    assert list(frame.index.unique()) == ["mapped to", "one group", "related to"]
+    assert list(frame["known pairs"].iloc[::2]) == [1, 40, 1]
+
+
+def test_a_comparison_has_sites_alone_and_rivals(study):
+    root = study.root
+    sites = [root / "north", root / "south"]
+    choices = Choices(compare=True)
+    parts = assemble(root / "model", sites, pairs=root / "pairs.tsv", choices=choices)
+    assert [s.title for s in parts.sections] == ["Known relations", "Comparison"]
+    (table,) = parts.sections[-1].tables
+    assert list(table.frame.index) == [
+        "Daniel, one round",
+        "Daniel, north alone",
+        "Daniel, south alone",
+        "Daniel, pooled",
+        "PPMI-SVD, pooled",
+        "correlations, pooled",
+    ]
+    assert table.frame.loc["Daniel, one round"].item() == pytest.approx(
+        parts.sections[0].tables[0].frame["AUC"].iloc[0], abs=0.01
+    )
+    north = folder.read_model(root / "model")
+    alone = relation_auc(
+        clone(north).fit(align_columns(root / "north", parts.codes)).embedding_,
+        parts.codes,
+        pd.read_csv(root / "pairs.tsv", sep="\t").iloc[:-1],
+    )["auc"].item()
+    assert table.frame.loc["Daniel, north alone"].item() == pytest.approx(alone, abs=1e-6)
+    text = parts.sections[-1].text
+    assert "Daniel, one round is first in" in text
+
+
+def align_columns(site, codes):
+    matrix = read_site(site)
+    return CodeMatrix(matrix.Z[:, [matrix.codes.index(code) for code in codes]], codes)
+
+
+def test_clusters_graph_and_landmark_as_chosen(study):
+    root = study.root
+    sites = [root / "north", root / "south"]
+    sources = [root / "north.csv", root / "south.csv"]
+    found = {
+        landmark: assemble(
+            root / "model",
+            sites,
+            target=TARGET,
+            outcome=Outcome(sources, "PheCode:9", "asthma", landmark=landmark),
+            choices=Choices(clusters=2, quantile=0.5),
+        ).sections
+        for landmark in (False, True)
+    }
+    for sections in found.values():
+        clusters, graph = sections[1:]
+        assert len(clusters.tables[0].frame) == 2
+        assert "the strongest 50 % of all pairs" in graph.text
+    assert not found[True][1].tables[0].frame.equals(found[False][1].tables[0].frame)
+
+
 def test_records_of_all_sites_with_patients_kept_apart(study):
     root = study.root
     model, report = folder.read_model(root / "model"), folder.read_report(root / "model")
@@ -232,5 +312,7 @@ def test_bad_input_is_one_sentence(study, tmp_path):
     nobody.to_csv(tmp_path / "nobody.csv", index=False)
     text = run(model, north, "--target", TARGET, "--outcome", tmp_path / "nobody.csv", code=2)
     one_sentence(text, "has the outcome")
+    one_sentence(run(model, "--compare", code=2), "give site folders")
+    one_sentence(run(model, "--umls", tmp_path, code=2), "MRCONSO.RRF")
     one_sentence(run(model, "--out", tmp_path / "no" / "report.html", code=2), "does not exist")
     assert not Path("report.html").exists()
