@@ -40,12 +40,13 @@ PLANTED = 1e-4
 
 
 def fingerprint() -> str:
-    """Fingerprint of the code that makes cohorts and fits them."""
+    """Fingerprint of the code that makes cohorts, fits them, and follows the clusters."""
     digest = hashlib.sha256()
     root = Path(daniel.__file__).parent
-    for part in ("data/cohort", "core"):
-        for path in sorted((root / part).glob("*.py")):
-            digest.update(path.read_bytes())
+    evaluate = [root / "evaluate" / f"{name}.py" for name in ("clusters", "survival")]
+    fit = [root / "axes.py", root / "estimator.py", *(root / "core").glob("*.py")]
+    for path in sorted([*fit, *evaluate, *(root / "data").rglob("*.py")]):
+        digest.update(path.read_bytes())
     return digest.hexdigest()[:8]
 
 
