@@ -188,8 +188,8 @@ def umls_pairs(
     concepts = _concepts(codes, mrconso, cuis, through)
     if concepts.empty:
         raise InputError(
-            "No code of the study has a UMLS concept: give mrconso, and a table that leads from its "
-            "codes to those of the study (through)."
+            "No code of the study has a UMLS concept: give mrconso, and a table that leads from "
+            "its codes to those of the study (through)."
         )
     rela = pa.array([value for values in relations.values() for value in values])
     known = pa.array(pd.unique(concepts["cui"]))
