@@ -26,7 +26,7 @@ from daniel.data.cohort import make_cohort, read_options
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
 from daniel.errors import ParameterError
-from daniel.evaluate.compare import ONE_ROUND
+from daniel.evaluate.compare import FEDERATED
 from daniel.evaluate.gold import read_pairs
 from daniel.federated import folder
 from daniel.federated.files import new_folder
@@ -256,15 +256,15 @@ def _comparison(parts: ReportParts) -> Table:
     table = _table(
         "What comes out",
         "Area under the ROC curve, Daniel first, then its rivals: planted pairs\n"
-        f"against random pairs of the same kinds; below, records with {TARGET}\n"
-        "against records without, by the model alone, by a tree and by logistic\n"
-        "regression on patient vectors.\n"
+        f"against random pairs of the same kinds; below, records after the first\n"
+        f"{TARGET} against the same patients' earliest, by the model alone, by a\n"
+        "tree and by logistic regression on patient vectors.\n"
         "pooled: all records in one place, which hospitals may not do; PPMI-SVD and\n"
         "correlations have the best of their dimensions in every row by itself.",
     )
     table.add_column("", no_wrap=True)
     for name in scores.index:  # in lines, so that all fit on 80 columns
-        style = "bold green" if name == ONE_ROUND else ""
+        style = "bold green" if name == FEDERATED else ""
         heading = str(name).removeprefix("Daniel, ").replace(" ", "\n")
         table.add_column(heading, justify="right", no_wrap=True, style=style)
     for name, row in scores.T.iterrows():

@@ -4,8 +4,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import minimize
-from scipy.special import logit
+from scipy.optimize import brentq, minimize
+from scipy.special import expit, logit
 
 from daniel.core import natural, synthetic
 from daniel.core.components import principal_axes
@@ -363,6 +363,30 @@ def test_intercepts_fit_beside_enormous_logits():
     mean, _ = logit_moments(records, coords, U, start.V, b)
     pull = coords.scale**2 * (b - prior_intercepts(records))
     np.testing.assert_allclose(mean + pull, Z.sum(axis=0)[None, :], atol=1e-3)
+
+
+@pytest.mark.parametrize("strength", [1.0, 5.0, 20.0])
+def test_intercepts_are_the_roots_that_another_solver_finds(strength):
+    """With logits up to hundreds, from a start that may be far off, for every seed."""
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        Z = (rng.random((300, 6)) < rng.uniform(0.02, 0.5, 6)).astype(float)
+        records = records_from(Z, merge=False)
+        coords = natural_coordinates(records.counts(), records.total)
+        U = rng.normal(size=(6, 2)) * np.sqrt(strength)
+        prior = prior_intercepts(records)
+        start = Start(coords, U, np.ones(2), prior + rng.normal(size=(1, 6)) * 10 * strength)
+        found = site_intercepts(records, start)
+        phi = U @ U.T
+        np.fill_diagonal(phi, 0)
+        logits = ((Z - coords.center) / coords.scale) @ phi * coords.gain
+
+        def excess(b, j, logits=logits, Z=Z, coords=coords, prior=prior):
+            pulled = coords.scale[j] ** 2 * (b - prior[0, j])
+            return expit(b + logits[:, j]).sum() + pulled - Z[:, j].sum()
+
+        root = [brentq(excess, -1e5, 1e5, args=(j,), xtol=1e-10) for j in range(6)]
+        np.testing.assert_allclose(found[0], root, atol=1e-3)
 
 
 def test_the_derivative_vanishes_at_site_intercepts(rng, plain):

@@ -181,14 +181,14 @@ def test_a_comparison_has_sites_alone_and_rivals(study):
     assert [s.title for s in parts.sections] == ["Known relations", "Comparison"]
     (table,) = parts.sections[-1].tables
     assert list(table.frame.index) == [
-        "Daniel, one round",
+        "Daniel, federated",
         "Daniel, north alone",
         "Daniel, south alone",
         "Daniel, pooled",
         "PPMI-SVD, pooled",
         "correlations, pooled",
     ]
-    assert table.frame.loc["Daniel, one round"].item() == pytest.approx(
+    assert table.frame.loc["Daniel, federated"].item() == pytest.approx(
         parts.sections[0].tables[0].frame["AUC"].iloc[0], abs=0.01
     )
     north = folder.read_model(root / "model")
@@ -199,7 +199,44 @@ def test_a_comparison_has_sites_alone_and_rivals(study):
     )["auc"].item()
     assert table.frame.loc["Daniel, north alone"].item() == pytest.approx(alone, abs=1e-6)
     text = parts.sections[-1].text
-    assert "Daniel, one round is first in" in text
+    assert "Daniel, federated is first in" in text
+
+
+def test_a_comparison_at_one_site_calls_nothing_pooled(study):
+    root = study.root
+    parts = assemble(
+        root / "model", [root / "north"], pairs=root / "pairs.tsv", choices=Choices(compare=True)
+    )
+    section = parts.sections[-1]
+    assert list(section.tables[0].frame.index) == [
+        "Daniel, federated",
+        "Daniel, north alone",
+        "PPMI-SVD, north alone",
+        "correlations, north alone",
+    ]
+    assert "pooled" not in section.text and "fits to the records of north alone" in section.text
+
+
+def test_a_comparison_tells_nothing_of_a_small_site(study, tmp_path):
+    """Eight patients: their site is in no row, and their records in no number."""
+    root = study.root
+    few = study.events["south"].query("patient < 8")
+    few.to_csv(tmp_path / "few.csv", index=False)
+    prepare(str(tmp_path / "few.csv"), study.study, "south", tmp_path / "south")
+    tables = [
+        assemble(
+            root / "model",
+            sites,
+            pairs=root / "pairs.tsv",
+            target=TARGET,
+            choices=Choices(compare=True),
+        )
+        .sections[-1]
+        .tables[0]
+        .frame
+        for sites in ([root / "north", tmp_path / "south"], [root / "north"])
+    ]
+    pd.testing.assert_frame_equal(*tables)
 
 
 def align_columns(site, codes):
@@ -217,14 +254,14 @@ def test_clusters_graph_and_landmark_as_chosen(study):
             sites,
             target=TARGET,
             outcome=Outcome(sources, "PheCode:9", "asthma", landmark=landmark),
-            choices=Choices(clusters=2, quantile=0.5),
+            choices=Choices(clusters=2, quantile=0.8),
         ).sections
         for landmark in (False, True)
     }
     for sections in found.values():
         clusters, graph = sections[1:]
         assert len(clusters.tables[0].frame) == 2
-        assert "the strongest 50 % of all pairs" in graph.text
+        assert "the strongest 20 % of all pairs" in graph.text
     assert not found[True][1].tables[0].frame.equals(found[False][1].tables[0].frame)
 
 
@@ -313,6 +350,10 @@ def test_bad_input_is_one_sentence(study, tmp_path):
     text = run(model, north, "--target", TARGET, "--outcome", tmp_path / "nobody.csv", code=2)
     one_sentence(text, "has the outcome")
     one_sentence(run(model, "--compare", code=2), "give site folders")
+    one_sentence(run(model, "--outcome-code", "death", code=2), "give both, or neither")
+    one_sentence(run(model, "--landmark", code=2), "give both, or neither")
+    one_sentence(run(model, "--clusters", 3, code=2), "give both, or neither")
+    one_sentence(run(model, "--umls-through", tmp_path / "t.tsv", code=2), "give both, or neither")
     one_sentence(run(model, "--umls", tmp_path, code=2), "MRCONSO.RRF")
     one_sentence(run(model, "--out", tmp_path / "no" / "report.html", code=2), "does not exist")
     assert not Path("report.html").exists()

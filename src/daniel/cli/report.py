@@ -65,9 +65,18 @@ def report(
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
+    from daniel.errors import ParameterError
     from daniel.report import build_report
     from daniel.report.assemble import Choices, Outcome, Umls, assemble
 
+    for given, needed, words in (
+        (outcome_code, outcome, "--outcome-code says what to look for in --outcome"),
+        (landmark, outcome_code, "--landmark moves the start of the times to an --outcome-code"),
+        (clusters, outcome, "--clusters are followed to an --outcome"),
+        (umls_through, umls, "--umls-through leads to the codes of --umls"),
+    ):
+        if given and not needed:
+            raise ParameterError(f"{words}: give both, or neither.")
     followed = Outcome(outcome, outcome_code, outcome_name, landmark) if outcome else None
     choices = Choices(compare, clusters, quantile, Umls(umls, umls_through) if umls else None)
     columns = (TextColumn("{task.description:14}"), BarColumn(), TimeElapsedColumn())

@@ -9,9 +9,9 @@ from daniel.core.records import Records
 
 LARGE = 1 << 28  # records * codes above which work starts on a part of the records
 PART = 16  # one record in so many
-NEWTON_STEPS = 20
-LONGEST_STEP = 8.0
-TINY = 1e-30
+NEWTON_STEPS = 30
+LONGEST_STEP = 8.0  # the first
+TINY, EPSILON = 1e-30, 1e-15
 LAST_STEP = 1e-4
 LAST_LARGE_STEP = 1e-2  # Newton's error is about the square of the step
 
@@ -33,7 +33,7 @@ def site_intercepts(records: Records, start: Start) -> np.ndarray:
     """
     prior = prior_intercepts(records)
     share = records.counts() / records.total
-    b = start.b + prior - log_odds(start.coords.center)
+    b = start.b + prior - log_odds(np.clip(start.coords.center, TINY, 1 - EPSILON))
     if records.n * records.p <= LARGE:
         return _newton(records, share, start, prior, b, LAST_STEP)
     part = records.take(np.arange(0, records.n, PART))
@@ -53,20 +53,22 @@ def _newton(
 
     Steps are those of the logarithms of both sides of "expected = observed": the expectation of a
     rare code is nearly exponential in b.  It grows with b, so that every step narrows where the
-    solution is; a step that leads out of there is halved back into it.
+    solution is; a step that leads out of there is halved back into it.  The longest step doubles:
+    so even intercepts that are far off are found.
     """
     pull = start.coords.scale**2
     counts = share * records.total
     low, high = np.full_like(b, -np.inf), np.full_like(b, np.inf)
-    for _ in range(NEWTON_STEPS):
+    for number in range(NEWTON_STEPS):
         mean, variance = logit_moments(records, start.coords, start.U, start.V, b)
         mean = np.maximum(mean, TINY)
         wanted = np.maximum(counts - pull * (b - prior), TINY)
         pulled = np.where(wanted > TINY, pull / wanted, 0)
         step = np.log(wanted / mean) / np.maximum(variance / mean + pulled, TINY)
         low, high = np.where(step > 0, b, low), np.where(step < 0, b, high)
-        old, b = b, b + np.clip(step, -LONGEST_STEP, LONGEST_STEP)
-        out = (b < low) | (b > high)
+        longest = LONGEST_STEP * 2**number
+        old, b = b, b + np.clip(step, -longest, longest)
+        out = ((b <= low) | (b >= high)) & (b != old)
         b[out] = (low[out] + high[out]) / 2
         if np.abs(b - old).max() < last:
             break

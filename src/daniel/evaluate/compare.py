@@ -37,8 +37,8 @@ __all__ = [
 ]
 
 COLUMNS = ["method", "setting", "column", "n", "auc", "lo", "hi"]
-ONE_ROUND, POOLED = "Daniel, one round", "Daniel, pooled"
-RIVALS = {"PPMI-SVD, pooled": PPMISVD, "correlations, pooled": CorrelationSVT}
+FEDERATED, POOLED = "Daniel, federated", "Daniel, pooled"
+RIVALS = {"PPMI-SVD": PPMISVD, "correlations": CorrelationSVT}
 RIVAL_DIMENSIONS = (10, 25, 50, 100)
 
 
@@ -245,18 +245,20 @@ def sites_alone(model: Any, matrix: CodeMatrix, sites: ArrayLike) -> dict[str, A
 def usual_entries(model: Any, matrix: CodeMatrix, sites: ArrayLike) -> Iterator[Entry]:
     """The model, and what else its users could do: each site alone, and pooling all records.
 
-    model : fitted, with the codes of `matrix`, the records of all sites; sites (n,): of each.
+    model : fitted, with the codes of `matrix`, the records of the sites; sites (n,): of each.
     """
-    yield Entry(ONE_ROUND, model)
-    if np.unique(np.asarray(sites)).size > 1:
-        for site, alone in sites_alone(model, matrix, sites).items():
-            yield Entry(f"Daniel, {site} alone", alone)
+    yield Entry(FEDERATED, model)
+    alone = sites_alone(model, matrix, sites)
+    for site, own in alone.items():
+        yield Entry(f"Daniel, {site} alone", own)
+    together = f"{next(iter(alone))} alone"
     records = CodeMatrix(matrix.Z, matrix.codes)
-    yield Entry(POOLED, clone(model).fit(records))
+    if len(alone) > 1:
+        together = "pooled"
+        yield Entry(POOLED, clone(model).fit(records))
     for name, rival in RIVALS.items():
-        for d in RIVAL_DIMENSIONS:
-            if d <= len(matrix.codes):
-                yield Entry(name, rival(n_components=d).fit(records.Z), f"d={d}")
+        for d in sorted({min(d, len(matrix.codes)) for d in RIVAL_DIMENSIONS}):
+            yield Entry(f"{name}, {together}", rival(n_components=d).fit(records.Z), f"d={d}")
 
 
 def _is_daniel(model: Any) -> bool:

@@ -26,6 +26,7 @@ from daniel.evaluate.phenotype import phenotype
 from daniel.evaluate.relations import relation_auc, theta_pairs
 from daniel.evaluate.survival import FLOOR
 from daniel.federated.folder import REPORT, read_model, read_report
+from daniel.federated.release import without_rare
 from daniel.federated.report import Report
 from daniel.matrix import CodeMatrix
 from daniel.report import sections
@@ -115,14 +116,12 @@ def assemble(
         found.append(_relations(model, parts.codes, known, left_out))
         progress("relations", 1.0)
     records = _read_sites(model, report, sites, progress) if sites else None
+    floor = max(FLOOR, report.floor)
     if target is not None:
-        floor = max(FLOOR, report.floor)
         found += _about(model, records, target, outcome, sites, words, floor, choices, progress)
     if choices.compare and records is not None:
         progress("comparison", 0.0)
-        entries = usual_entries(model, records.matrix, records.site)
-        compared = comparison(entries, records.matrix, known, target=target)
-        found.append(sections.comparison_section(compared))
+        found.append(_compared(model, records, known, target, floor))
         progress("comparison", 1.0)
     return replace(parts, sections=found)
 
@@ -209,7 +208,11 @@ def _about(
             without=[outcome.code] if outcome.code else [],
             floor=floor,
         )
-        found.append(sections.clusters_section(groups, words, outcome=outcome.name))
+        found.append(
+            sections.clusters_section(
+                groups, words, outcome=outcome.name, landmark=outcome.landmark
+            )
+        )
         progress("clusters", 1.0)
     graph = code_graph(
         model,
@@ -221,6 +224,27 @@ def _about(
     )
     text = f"The most frequent codes of the patients who have {words.get(target, target)}."
     return [*found, sections.graph_section(graph, "Knowledge graph", text)]
+
+
+def _compared(
+    model: Daniel, records: "Records", known: pd.DataFrame | None, target: str | None, floor: int
+) -> Section:
+    """Fits of the sites that are large enough, without codes that few of a site's patients have."""
+    asked = records
+    if target is not None:
+        told = phenotype(model, asked.matrix, target, sites=asked.site, floor=floor, classifiers={})
+        asked = asked.rows(~np.isin(asked.site, told.left_out))
+    own = [asked.rows(asked.site == name) for name in dict.fromkeys(asked.site)]
+    own = [site for site in own if np.unique(site.matrix.patients).size >= floor]  # type: ignore[arg-type]
+    if not own:
+        raise InputError(f"No site has {floor} patients: too few for a comparison.")
+    names = [str(site.site[0]) for site in own]
+    asked = asked.rows(np.isin(asked.site, names))
+    common = sp.vstack([without_rare(site.matrix, floor).Z for site in own], format="csr")
+    fitted = CodeMatrix(sp.csr_array(common), asked.matrix.codes)
+    entries = usual_entries(model, fitted, np.concatenate([site.site for site in own]))
+    found = comparison(entries, asked.matrix, known, target=target)
+    return sections.comparison_section(found, names, target is not None)
 
 
 # --- records of several sites ---------------------------------------------------------------------
@@ -237,6 +261,17 @@ class Records:
     matrix: CodeMatrix
     site: np.ndarray
     pseudonyms: list[np.ndarray]
+
+    def rows(self, chosen: np.ndarray) -> "Records":
+        """Some records (n,), of the same patients."""
+        m = self.matrix
+        matrix = CodeMatrix(
+            sp.csr_array(m.Z[chosen]),
+            m.codes,
+            np.asarray(m.patients)[chosen],
+            np.asarray(m.windows)[chosen],
+        )
+        return replace(self, matrix=matrix, site=self.site[chosen])
 
     def survival(self, folders: Sequence[Path], outcome: Outcome, target: str) -> pd.DataFrame:
         """patient, time, event of all sites; who has no record is left out."""

@@ -1,14 +1,15 @@
 """Evaluations as sections: a paragraph, tables in words, figures; one function for each kind."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from daniel.evaluate.clusters import Clusters
-from daniel.evaluate.compare import ONE_ROUND, POOLED, Comparison
+from daniel.evaluate.compare import FEDERATED, POOLED, Comparison
 from daniel.evaluate.phenotype import ALL, UNSUPERVISED, Phenotyping
+from daniel.matrix import listed
 from daniel.plots import code_network, p_text, survival_curves
 from daniel.report.figures import auc_intervals, svg
 from daniel.report.parts import Figure, Section, Table
@@ -137,9 +138,14 @@ def _between_sites(table: pd.DataFrame) -> list[Table]:
 
 
 def clusters_section(
-    found: Clusters, descriptions: Descriptions, *, outcome: str = "outcome"
+    found: Clusters,
+    descriptions: Descriptions,
+    *,
+    outcome: str = "outcome",
+    landmark: bool = False,
 ) -> Section:
     """Clusters of patients: survival curves, sizes and medians, and what sets each apart."""
+    zero = "the end of that record's window" if landmark else "that record"
     name = _named(found.target, descriptions)
     chosen = "" if found.silhouette.empty else " Their number was chosen by the silhouette."
     medians = found.medians.set_index("cluster")
@@ -165,7 +171,7 @@ def clusters_section(
     return Section(
         f"Clusters: {name}",
         "Patients are grouped by the other codes of their first record with this diagnosis; the "
-        f"outcome has no part in the grouping.{chosen} Time runs from that record. Log-rank test "
+        f"outcome has no part in the grouping.{chosen} Time runs from {zero}. Log-rank test "
         f"among {len(medians)} clusters: {p_text(found.p_value)}. "
         f"Nothing is shown of fewer than {found.floor} patients, so curves end early and move in "
         "coarse steps.",
@@ -196,14 +202,25 @@ def clusters_section(
     )
 
 
-def comparison_section(found: Comparison) -> Section:
-    """The model beside what else could be done with these records."""
+def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool) -> Section:
+    """The model beside what else could be done with the records of the sites."""
+    if len(sites) > 1:
+        beside = (
+            f"each of {listed(sites)} with its own records alone, and what could be fitted if "
+            "their records were in one place (pooled)"
+        )
+    else:
+        beside = f"fits to the records of {sites[0]} alone"
+    told = (
+        " The target is told as in the section on phenotyping; every fit has seen the records that "
+        "it is asked about, a site alone only its own."
+        if phenotyped
+        else ""
+    )
+    aside = " Daniel, pooled is not counted as a rival." if len(sites) > 1 else ""
     return Section(
         COMPARISON,
-        "Daniel in one round of messages, each site with its own records alone, and what could be "
-        "fitted if all records were in one place. "
-        + found.statement(ONE_ROUND, aside=[POOLED])
-        + " Pooled fits of Daniel are not counted as rivals.",
+        f"The model beside {beside}. {found.statement(FEDERATED, aside=[POOLED])}{aside}{told}",
         [
             Table(
                 found.wide().rename_axis(index="method", columns=None),
@@ -227,10 +244,12 @@ def graph_section(graph: Any, title: str, text: str) -> Section:
     share = 100 * (1 - graph.graph["quantile"])
     whose = "all pairs of codes" if graph.graph["quantile_of"] == "model" else "the pairs drawn"
     tables = [] if rows.empty else [Table(rows, _THETA, "Strongest edges")]
+    above = f"above {graph.graph['threshold']:.2f}: the strongest {share:.3g} % of {whose}"
+    if graph.graph["threshold"] == 0:
+        above = "positive"
     return Section(
         title,
-        f"{text} An edge stands between two codes whose coupling θ is above "
-        f"{graph.graph['threshold']:.2f}: the strongest {share:.3g} % of {whose}.",
+        f"{text} An edge stands between two codes whose coupling θ is {above}.",
         tables,
         [
             Figure(
