@@ -33,7 +33,7 @@ def test_demo_ends_with_a_comparison_and_a_report(tmp_path):
     out = tmp_path / "demo"
     result = run("demo", "--out", str(out), "--patients", "600", "--codes", "60")
     assert result.returncode == 0, result.stderr
-    for name in ("north alone", "one round", "pooled", "PPMI-SVD"):
+    for name in ("north", "federated", "pooled", "PPMI-SVD", "unsupervised"):
         assert name in result.stdout
     assert "nan" not in result.stdout.lower()
     html = (out / "report.html").read_text("utf-8")
