@@ -256,7 +256,7 @@ def _comparison(parts: ReportParts) -> Table:
     table = _table(
         "What comes out",
         "Area under the ROC curve, Daniel first, then its rivals: planted pairs\n"
-        f"against random pairs of the same kinds; below, records after the first\n"
+        "against random pairs of the same kinds; below, records after the first\n"
         f"{TARGET} against the same patients' earliest, by the model alone, by a\n"
         "tree and by logistic regression on patient vectors.\n"
         "pooled: all records in one place, which hospitals may not do; PPMI-SVD and\n"

@@ -117,11 +117,16 @@ def assemble(
         progress("relations", 1.0)
     records = _read_sites(model, report, sites, progress) if sites else None
     floor = max(FLOOR, report.floor)
+    too_small: tuple[str, ...] = ()
     if target is not None:
-        found += _about(model, records, target, outcome, sites, words, floor, choices, progress)
+        about, too_small = _about(
+            model, records, target, outcome, sites, words, floor, choices, progress
+        )
+        found += about
     if choices.compare and records is not None:
         progress("comparison", 0.0)
-        found.append(_compared(model, records, known, target, floor))
+        large = records.rows(~np.isin(records.site, too_small))
+        found.append(_compared(model, large, known, target, floor))
         progress("comparison", 1.0)
     return replace(parts, sections=found)
 
@@ -179,12 +184,12 @@ def _about(
     floor: int,
     choices: Choices,
     progress: Progress,
-) -> list[Section]:
-    """The sections about a target."""
+) -> tuple[list[Section], tuple[str, ...]]:
+    """The sections about a target, and the sites with too few of its patients."""
     if records is None:
         graph = code_graph(model, around=target, quantile=choices.quantile, descriptions=words)
         text = f"The codes with the largest coupling θ to {words.get(target, target)}."
-        return [sections.graph_section(graph, "Knowledge graph", text)]
+        return [sections.graph_section(graph, "Knowledge graph", text)], ()
     # Before the long work: what is wrong with an outcome is then said at once.
     survival = None if outcome is None else records.survival(folders, outcome, target)
     progress("phenotyping", 0.0)
@@ -223,23 +228,19 @@ def _about(
         floor=floor,
     )
     text = f"The most frequent codes of the patients who have {words.get(target, target)}."
-    return [*found, sections.graph_section(graph, "Knowledge graph", text)]
+    return [*found, sections.graph_section(graph, "Knowledge graph", text)], told.left_out
 
 
 def _compared(
     model: Daniel, records: "Records", known: pd.DataFrame | None, target: str | None, floor: int
 ) -> Section:
     """Fits of the sites that are large enough, without codes that few of a site's patients have."""
-    asked = records
-    if target is not None:
-        told = phenotype(model, asked.matrix, target, sites=asked.site, floor=floor, classifiers={})
-        asked = asked.rows(~np.isin(asked.site, told.left_out))
-    own = [asked.rows(asked.site == name) for name in dict.fromkeys(asked.site)]
+    own = [records.rows(records.site == name) for name in dict.fromkeys(records.site)]
     own = [site for site in own if np.unique(site.matrix.patients).size >= floor]  # type: ignore[arg-type]
     if not own:
         raise InputError(f"No site has {floor} patients: too few for a comparison.")
     names = [str(site.site[0]) for site in own]
-    asked = asked.rows(np.isin(asked.site, names))
+    asked = records.rows(np.isin(records.site, names))
     common = sp.vstack([without_rare(site.matrix, floor).Z for site in own], format="csr")
     fitted = CodeMatrix(sp.csr_array(common), asked.matrix.codes)
     entries = usual_entries(model, fitted, np.concatenate([site.site for site in own]))
