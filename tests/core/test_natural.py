@@ -16,6 +16,7 @@ from daniel.core.ising import logit_moments
 from daniel.core.natural import Options, answer, finish, fit, make_start, mean_answer
 from daniel.core.records import records_from
 from daniel.core.sample import gibbs
+from daniel.core.solve import LBFGS, minimise, relative_decrease
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 MODES = ["site", "shared", "tied"]
@@ -122,6 +123,37 @@ def test_surrogate_value_is_the_formula(case, rng, plain):
     objective, value, f = make_objective(plain, rng, **case)
     found, _ = objective(objective.pack(f))
     np.testing.assert_allclose(found, value(f.U, f.V, f.b), rtol=1e-12)
+
+
+@pytest.mark.parametrize("case", [{}, {"sites": 2}, {"tied": True}, {"only": []}])
+def test_guess_is_a_symmetric_positive_product(case, rng, plain):
+    objective, _, f = make_objective(plain, rng, **case)
+    x = objective.pack(f)
+    product = objective.guess()(x)
+    H = np.array([product(e) for e in np.eye(x.size)])
+    np.testing.assert_allclose(H, H.T, atol=1e-10)
+    assert np.linalg.eigvalsh(H).min() > 0
+    nothing = objective.guess()(np.zeros_like(x))  # where every column is zero
+    assert all(np.isfinite(nothing(e)).all() and nothing(e) @ e > 0 for e in np.eye(x.size))
+
+
+def test_guess_saves_steps_where_columns_differ_in_size(rng, plain):
+    Z = plain.binary(2000, 30, 0.3, rng)
+    Z[:, :15] = np.maximum(Z[:, :15], Z[:, :1])  # one strong component, and many weak ones
+    records = records_from(Z)
+    coords = natural_coordinates(Z.sum(axis=0), 2000.0, tied=False)
+    signs = np.ones(8)
+    objective = Surrogate(records, coords, prior_intercepts(records), signs, 0.02)
+    U = 0.1 * rng.normal(size=(30, 8))
+    U[:15, 0] += 0.5
+    x = objective.pack(Factors(U, U * signs, objective.prior))
+    least = minimise(objective, x, solver=LBFGS(), max_iter=400, stop=relative_decrease(1e-12))
+    steps = []
+    for guess in (None, objective.guess()):
+        solver = LBFGS(guess)
+        found = minimise(objective, x, solver=solver, max_iter=200, stop=relative_decrease(1e-12))
+        steps.append(sum(value > 1.0001 * least.value for value in found.curve))
+    assert steps[1] < 0.7 * steps[0], steps
 
 
 @cases

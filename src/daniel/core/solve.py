@@ -18,8 +18,9 @@ from daniel.errors import DivergenceError
 
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Stop = Callable[["Point", "Point"], bool]
+Product = Callable[[np.ndarray], np.ndarray]
 
-PART_STEPS = 15
+PART_STEPS = 8
 
 
 @dataclass(frozen=True)
@@ -120,6 +121,7 @@ def minimise_in_stages(
     *,
     max_iter: int,
     tol: float,
+    guess: Callable[[np.ndarray], Product] | None = None,
     rough: bool = False,
     progress: Callable[[int, float], None] | None = None,
     keeper: Keeper | None = None,
@@ -130,10 +132,10 @@ def minimise_in_stages(
     of the way is made on a few percent of the data, and the whole decides.  PART_STEPS are soon
     enough to stop: what a part's own minimum adds is its noise.  The curvature that the solver has
     seen on a part serves on the next.  A rough solution ends with the parts, if there are any.
-    With a keeper an interrupted run goes on to the same end.
+    guess: as of LBFGS.  With a keeper an interrupted run goes on to the same end.
     """
     stages = [*parts] if rough and parts else [*parts, whole]
-    solver = LBFGS()
+    solver = LBFGS(guess)
     state = None if keeper is None else keeper.load()
     for number, stage in enumerate(stages):
         if state is not None and number < state.stage:
@@ -207,19 +209,24 @@ class LBFGS:
 
     Step lengths by backtracking with quadratic interpolation to the Armijo condition (eq. 3.4);
     pairs with too little curvature are skipped (section 7.2): the inverse Hessian stays positive.
+    guess(x): a positive definite product, the inverse Hessian near x but for a factor, that is
+    known before any step; None: the identity.
     """
 
+    guess: Callable[[np.ndarray], Product] | None = None
     pairs: int = 10
     armijo: float = 1e-4
     max_backtracks: int = 20
     memory: Memory = field(default_factory=list, init=False)
 
     def step(self, objective: Objective, point: Point) -> Point | None:
-        direction = self._direction(point.gradient)
+        guess = _identity if self.guess is None else self.guess(point.x)
+        direction = self._direction(point.gradient, guess)
         slope = float(direction @ point.gradient)
         if slope >= 0:  # rounding: forget the past and go downhill
             self.memory.clear()
-            direction, slope = -point.gradient, -float(point.gradient @ point.gradient)
+            direction = -guess(point.gradient)
+            slope = float(direction @ point.gradient)
         length = 1.0 if self.memory else min(1.0, 1.0 / max(np.sqrt(-slope), 1e-30))
         following = self._search(objective, point, direction, slope, length)
         if following is None:
@@ -240,7 +247,7 @@ class LBFGS:
             length *= _shrink(point.value, slope, length, trial.value)
         return None
 
-    def _direction(self, gradient: np.ndarray) -> np.ndarray:
+    def _direction(self, gradient: np.ndarray, guess: Product) -> np.ndarray:
         """-H gradient by the two-loop recursion, algorithm 7.4."""
         q = gradient.copy()
         alphas = []
@@ -248,9 +255,10 @@ class LBFGS:
             alpha = rho * float(s @ q)
             alphas.append(alpha)
             q -= q.dtype.type(alpha) * y
+        q = guess(q)
         if self.memory:
             _, y, rho = self.memory[-1]
-            q *= q.dtype.type(1 / (rho * float(y @ y)))  # eq. (7.20)
+            q *= q.dtype.type(1 / (rho * float(y @ guess(y))))  # eq. (7.20) in the guess's metric
         for (s, y, rho), alpha in zip(self.memory, reversed(alphas), strict=True):
             q += q.dtype.type(alpha - rho * float(y @ q)) * s
         return -q
@@ -260,6 +268,10 @@ class LBFGS:
         if curvature > 1e-8 * float(y @ y):
             self.memory.append((s, y, 1 / curvature))
             del self.memory[: -self.pairs]
+
+
+def _identity(q: np.ndarray) -> np.ndarray:
+    return q.copy()
 
 
 def _shrink(value: float, slope: float, length: float, trial: float) -> float:
