@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+from daniel.core import records as records_module
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.ising import sweep
 from daniel.core.records import records_from
@@ -91,6 +92,25 @@ def test_many_random_rows_are_grouped_as_numpy_groups_them(rng):
     order = np.lexsort(records.csr().toarray().T[::-1])
     np.testing.assert_array_equal(records.csr().toarray()[order], rows)
     np.testing.assert_array_equal(records.weight[order], times)
+
+
+def test_grouping_by_blocks_of_rows_changes_nothing(rng, monkeypatch):
+    Z = sp.csr_array((rng.random((1000, 9)) < 0.25).astype(float))
+    whole = records_from(Z)
+    monkeypatch.setattr(records_module, "MERGE_ROWS", 7)
+    blocks = records_from(Z)
+    for name in ("indptr", "indices", "weight"):
+        np.testing.assert_array_equal(getattr(blocks, name), getattr(whole, name))
+
+
+def test_rows_of_which_hardly_any_are_alike_are_neither_merged_nor_copied(rng):
+    Z = sp.csr_array((rng.random((400, 60)) < 0.5).astype(np.float32))
+    Z = sp.vstack([Z, Z[:4]]).tocsr()
+    Z.indices, Z.indptr = Z.indices.astype(np.int32), Z.indptr.astype(np.int32)
+    records = records_from(Z)
+    assert records.n == 404
+    assert np.shares_memory(records.indices, Z.indices)
+    assert records_from(sp.vstack([Z, Z[:40]])).n < 444
 
 
 @pytest.mark.parametrize("make", [np.asarray, sp.csr_array, sp.csc_array, sp.coo_array])

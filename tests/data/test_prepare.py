@@ -6,6 +6,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 from safetensors import SafetensorError
+from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from daniel.cli import app
@@ -118,6 +120,22 @@ def test_the_summary_can_be_mailed(run):
 )
 def test_counts_as_they_are_shown(n, expected):
     assert shown(n) == expected
+
+
+def test_records_are_mapped_and_outlive_their_file(run):
+    folder = run(events()).folder
+    path = folder / "records.safetensors"
+    before, expected = path.read_bytes(), load_file(path)["indices"]
+    Z = read_site(folder).Z
+    base = Z.indices
+    while isinstance(base, np.ndarray) and not isinstance(base, np.memmap):
+        base = base.base
+    assert isinstance(base, np.memmap)
+    Z.indices[0] += 1  # in memory alone
+    assert path.read_bytes() == before
+    Z.indices[0] -= 1
+    shutil.rmtree(folder)
+    np.testing.assert_array_equal(Z.indices, expected)
 
 
 def test_the_folder_is_read_as_it_was_written_or_refused(run, tmp_path):

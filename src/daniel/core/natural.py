@@ -46,7 +46,7 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
-LOOSER = 5.0  # stop for them: their loss is so sure that its last digits do not matter
+LOOSER = 8.0  # stop for them: their loss is so sure that its last digits do not matter
 ROWS = 1024  # of a (p, p) array that are changed at once
 
 

@@ -10,6 +10,8 @@ DENSE_ABOVE = 0.12  # share of present codes above which a BLAS product beats th
 SMALL_WORK = 1 << 18  # below so many logits, starting threads costs more than it gains
 CHUNKS = (48, 12, 4, 2)  # at least so many in many records; most numbers of threads divide them
 CHUNK_ROWS = (512, 8192)  # in one of more than two, at least and at most
+MERGE_WORTH = 0.02  # share of rows that must be alike; below it they may stay where they are
+MERGE_ROWS = 1 << 16  # whose keys are summed at once
 
 
 @dataclass(frozen=True, repr=False)
@@ -94,11 +96,14 @@ class Records:
         return counts.reshape(self.n_sites, self.p)
 
     def take(self, rows: np.ndarray) -> "Records":
-        Z = self.csr(np.float32)[rows]
+        first = self.indptr[rows]
+        length = self.indptr[rows + 1] - first
+        indptr = np.concatenate([[0], np.cumsum(length)])
+        place = np.repeat(first - indptr[:-1], length) + np.arange(indptr[-1])
         return replace(
             self,
-            indptr=Z.indptr,
-            indices=Z.indices,
+            indptr=indptr,
+            indices=self.indices[place],
             weight=self.weight[rows],
             site=self.site[rows],
         )
@@ -158,41 +163,58 @@ def records_from(
     n_sites: int = 1,
     merge: bool = True,
 ) -> Records:
-    """Records from a (n, p) 0/1 matrix; identical rows of a site are merged with weights."""
-    Z = sp.csr_array(Z, copy=True)
-    Z.sum_duplicates()
-    Z.eliminate_zeros()
+    """Records from a (n, p) 0/1 matrix; identical rows of a site are merged with weights.
+
+    Rows of a matrix in good order are taken as they are, without a copy.
+    """
+    Z = _in_order(Z)
     site = np.zeros(Z.shape[0], dtype=np.int32) if site is None else site.astype(np.int32)
-    indices = Z.indices.astype(np.int32)
+    indices = Z.indices.astype(np.int32, copy=False)
     indptr = Z.indptr.astype(np.int64)
     records = Records(indptr, indices, Z.shape[1], np.ones(Z.shape[0]), site, n_sites)
     return _merged(records) if merge else records
+
+
+def _in_order(Z: sp.sparray | sp.spmatrix | np.ndarray) -> sp.csr_array:
+    """The same matrix as CSR, with sorted columns, each once, and no zero that is stored."""
+    Z = sp.csr_array(Z)
+    if Z.has_canonical_format and Z.data.all():
+        return Z
+    Z = Z.copy()
+    Z.sum_duplicates()
+    Z.eliminate_zeros()
+    return Z
 
 
 def _merged(records: Records) -> Records:
     """One row for each distinct (site, record), in order of first appearance.
 
     Rows are compared by two independent 64-bit sums of random code keys: two different records
-    collide with probability about n^2 / 2^128.
+    collide with probability about n^2 / 2^128.  Where hardly any are alike all stay as they are.
     """
     if records.n < 2:
         return records
-    keys = np.random.default_rng(0).integers(0, 2**64, size=(records.p + 1, 2), dtype=np.uint64)
-    fingerprint = _row_sums(keys[records.indices], records.indptr)
-    fingerprint += keys[-1] * (records.site[:, None].astype(np.uint64) + np.uint64(1))
+    fingerprint = _fingerprints(records)
     order = np.lexsort((np.arange(records.n), fingerprint[:, 1], fingerprint[:, 0]))
     new = np.ones(records.n, dtype=bool)
     new[1:] = np.any(fingerprint[order[1:]] != fingerprint[order[:-1]], axis=1)
     first = order[new]  # the earliest row of each group, because lexsort ends with the row number
-    if first.size == records.n:
+    if first.size > (1 - MERGE_WORTH) * records.n:
         return records
     weight = np.bincount(np.cumsum(new) - 1, weights=records.weight[order])
     appearance = np.argsort(first)
     return replace(records.take(first[appearance]), weight=weight[appearance])
 
 
-def _row_sums(values: np.ndarray, indptr: np.ndarray) -> np.ndarray:
-    """Sums of consecutive runs of `values`, modulo 2^64; an empty run sums to zero."""
-    cumulative = np.zeros((values.shape[0] + 1, values.shape[1]), dtype=np.uint64)
-    np.cumsum(values, axis=0, out=cumulative[1:])
-    return cumulative[indptr[1:]] - cumulative[indptr[:-1]]
+def _fingerprints(records: Records) -> np.ndarray:
+    """(n, 2) sums of random keys, modulo 2^64, of each row's site and codes; by blocks of rows."""
+    keys = np.random.default_rng(0).integers(0, 2**64, size=(records.p + 1, 2), dtype=np.uint64)
+    out = keys[-1] * (records.site[:, None].astype(np.uint64) + np.uint64(1))
+    for rows in split(slice(0, records.n), -(-records.n // MERGE_ROWS)):
+        indptr = records.indptr[rows.start : rows.stop + 1]
+        cells = keys[records.indices[indptr[0] : indptr[-1]]]
+        cumulative = np.zeros((cells.shape[0] + 1, 2), dtype=np.uint64)
+        np.cumsum(cells, axis=0, out=cumulative[1:])
+        inside = cumulative[indptr - indptr[0]]
+        out[rows] += inside[1:] - inside[:-1]
+    return out

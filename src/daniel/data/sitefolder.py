@@ -29,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import save_file
 
 from daniel.data.records import RecordArrays
 from daniel.data.summary import Facts
@@ -127,7 +127,11 @@ def read_info(folder: str | Path) -> dict[str, Any]:
 
 
 def read_site(folder: str | Path) -> CodeMatrix:
-    """The records of a site folder, checked against its hashes."""
+    """The records of a site folder, checked against its hashes.
+
+    Their codes are mapped from the file, not read: a sweep touches them block by block, and the
+    system may drop from memory what it has passed.
+    """
     folder = Path(folder)
     info = read_info(folder)
     for name in (RECORDS, CODES, PATIENTS):
@@ -135,7 +139,7 @@ def read_site(folder: str | Path) -> CodeMatrix:
         if not path.is_file() or _sha256(path) != info["files"].get(name):
             raise FormatError(f"{path} is missing or damaged: make the folder again.")
     try:
-        arrays = load_file(folder / RECORDS)
+        arrays = _mapped(folder / RECORDS)
         codes = pq.read_table(folder / CODES, columns=["code", "absent"])
         patients = pq.read_table(folder / PATIENTS, columns=["number", "pseudonym"])
         return _matrix(arrays, codes, patients)
@@ -143,8 +147,26 @@ def read_site(folder: str | Path) -> CodeMatrix:
         raise FormatError(f"{folder} is damaged: make it again with `daniel prepare`.") from None
 
 
+def _mapped(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, mapped: a length, a header with offsets, then the data."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+    arrays = {}
+    for name, about in header.items():
+        shape, (first, _) = tuple(about["shape"]), about["data_offsets"]
+        dtype = np.dtype(about["dtype"].lower().replace("i", "int"))
+        if 0 in shape:  # nothing cannot be mapped
+            arrays[name] = np.empty(shape, dtype)
+        else:  # written to in memory alone
+            arrays[name] = np.asarray(np.memmap(path, dtype, "c", 8 + length + first, shape))
+    return arrays
+
+
 def _matrix(arrays: dict[str, np.ndarray], codes: pa.Table, patients: pa.Table) -> CodeMatrix:
     indptr, indices = arrays["indptr"], arrays["indices"]
+    if indices.size < np.iinfo(indices.dtype).max:  # SciPy wants one type for both
+        indptr = indptr.astype(indices.dtype)
     ones = np.ones(indices.size, dtype=np.float32)
     Z = sp.csr_array((ones, indices, indptr), shape=(indptr.size - 1, codes.num_rows))
     number = patients["number"].to_numpy()

@@ -162,7 +162,7 @@ def finish(
     mean = totals.mean_answer(sums, sites, scale, kept, left_out, directions=along, tied=tied)
     total = float(sums.totals[0])
     del sums  # with very many codes as large as what is made of it
-    hub = records_from(matrix.Z[:, kept])
+    hub = records_from(matrix.Z if kept.size == matrix.shape[1] else matrix.Z[:, kept])
     begin = _part(made, kept)
     rng = generator(study, opening.manifest.round, 1)
     mean, options = denoise.read(mean, _told(study, used), hub, begin, options, rng)
