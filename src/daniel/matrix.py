@@ -94,7 +94,11 @@ def align(Z: sp.csr_array, names: np.ndarray | None, fitted: np.ndarray | None) 
             "columns of the fit, in any order."
         )
     order = np.array([position[c] for c in fitted])
-    return Z if np.array_equal(order, np.arange(order.size)) else sp.csr_array(Z[:, order])
+    if np.array_equal(order, np.arange(order.size)):
+        return Z
+    Z = sp.csr_array(Z[:, order])
+    Z.sort_indices()  # sums in one order give equal numbers
+    return Z
 
 
 def kinds(names: Sequence[Any] | np.ndarray | None, p: int) -> np.ndarray:

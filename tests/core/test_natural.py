@@ -156,6 +156,23 @@ def test_guess_saves_steps_where_columns_differ_in_size(rng, plain):
     assert steps[1] < 0.7 * steps[0], steps
 
 
+def test_intercepts_are_found_where_the_penalty_removes_every_column(rng, plain):
+    """U shrinks to nothing within a few steps; the intercepts must not stop moving with it."""
+    Z = plain.binary(3000, 30, 0.3, rng)
+    records = records_from(Z)
+    coords = natural_coordinates(Z.sum(axis=0), 3000.0, tied=False)
+    U = 0.3 * rng.normal(size=(30, 4))
+    prior = prior_intercepts(records)
+    objective = Surrogate(records, coords, prior, np.ones(4), 100.0)
+    x = objective.pack(Factors(U, U, prior + 1))
+    found = minimise(
+        objective, x, solver=LBFGS(objective.guess()), max_iter=200, stop=relative_decrease(1e-5)
+    )
+    f = objective.unpack(found.x)
+    assert np.abs(f.U).max() < 1e-2
+    np.testing.assert_allclose(f.b, prior, atol=0.05)
+
+
 @cases
 def test_surrogate_gradient_by_finite_differences(case, rng, plain):
     objective, value, f = make_objective(plain, rng, **case)

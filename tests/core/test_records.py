@@ -103,10 +103,12 @@ def test_grouping_by_blocks_of_rows_changes_nothing(rng, monkeypatch):
         np.testing.assert_array_equal(getattr(blocks, name), getattr(whole, name))
 
 
-def test_rows_of_which_hardly_any_are_alike_are_neither_merged_nor_copied(rng):
+def test_very_many_rows_of_which_hardly_any_are_alike_are_not_copied(rng, monkeypatch):
     Z = sp.csr_array((rng.random((400, 60)) < 0.5).astype(np.float32))
     Z = sp.vstack([Z, Z[:4]]).tocsr()
     Z.indices, Z.indptr = Z.indices.astype(np.int32), Z.indptr.astype(np.int32)
+    assert records_from(Z).n == 400
+    monkeypatch.setattr(records_module, "MANY", 1000)
     records = records_from(Z)
     assert records.n == 404
     assert np.shares_memory(records.indices, Z.indices)

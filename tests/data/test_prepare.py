@@ -22,7 +22,7 @@ from safetensors.numpy import load_file
 from typer.testing import CliRunner
 
 from daniel.cli import app
-from daniel.data import read_site
+from daniel.data import read_site, sitefolder
 from daniel.data.engine import Engine, _told
 from daniel.data.prepare import prepare
 from daniel.data.records import from_cells
@@ -122,7 +122,8 @@ def test_counts_as_they_are_shown(n, expected):
     assert shown(n) == expected
 
 
-def test_records_are_mapped_and_outlive_their_file(run):
+def test_very_many_records_are_mapped_and_outlive_their_file(run, monkeypatch):
+    monkeypatch.setattr(sitefolder, "MAPPED", 0)
     folder = run(events()).folder
     path = folder / "records.safetensors"
     before, expected = path.read_bytes(), load_file(path)["indices"]

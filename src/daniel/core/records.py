@@ -10,7 +10,8 @@ DENSE_ABOVE = 0.12  # share of present codes above which a BLAS product beats th
 SMALL_WORK = 1 << 18  # below so many logits, starting threads costs more than it gains
 CHUNKS = (48, 12, 4, 2)  # at least so many in many records; most numbers of threads divide them
 CHUNK_ROWS = (512, 8192)  # in one of more than two, at least and at most
-MERGE_WORTH = 0.02  # share of rows that must be alike; below it they may stay where they are
+MANY = 1 << 22  # present codes above which a copy of them must be worth it:
+MERGE_WORTH = 0.02  # share of rows that must then be alike
 MERGE_ROWS = 1 << 16  # whose keys are summed at once
 
 
@@ -190,7 +191,7 @@ def _merged(records: Records) -> Records:
     """One row for each distinct (site, record), in order of first appearance.
 
     Rows are compared by two independent 64-bit sums of random code keys: two different records
-    collide with probability about n^2 / 2^128.  Where hardly any are alike all stay as they are.
+    collide with probability about n^2 / 2^128.  Where hardly any of very many are alike all stay.
     """
     if records.n < 2:
         return records
@@ -199,7 +200,8 @@ def _merged(records: Records) -> Records:
     new = np.ones(records.n, dtype=bool)
     new[1:] = np.any(fingerprint[order[1:]] != fingerprint[order[:-1]], axis=1)
     first = order[new]  # the earliest row of each group, because lexsort ends with the row number
-    if first.size > (1 - MERGE_WORTH) * records.n:
+    worth = MERGE_WORTH * records.n if records.indices.size > MANY else 1
+    if records.n - first.size < worth:
         return records
     weight = np.bincount(np.cumsum(new) - 1, weights=records.weight[order])
     appearance = np.argsort(first)

@@ -20,7 +20,7 @@ from daniel.core.records import Records
 from daniel.core.solve import Product
 from daniel.core.threads import one_blas_thread
 
-WEAK = 0.2  # of the mean squared size of U's columns: one that is still zero must be able to grow
+WEAK = 0.05  # of the mean squared size of U's columns: one that is still zero must be able to grow
 FLAT = 0.1  # curvature along the intercept of the rarest code
 INTERCEPT_EASE = 10.0  # an intercept's loss is so much flatter than that of an entry of Phi
 
@@ -146,28 +146,31 @@ class Surrogate:
     def guess(self) -> Callable[[np.ndarray], Product]:
         """guess(x): the inverse Hessian near x, roughly and but for a factor; needs signs.
 
-        Phi = U S U' moves with U as strongly as U is, so in U the loss curves as ``S U'U S``:
-        scaled gradient descent (Tong, Ma and Chi, JMLR 2021).  Rows also curve by the damping, and
-        intercepts as their codes vary.
+        Phi = U V' moves with U as strongly as V is, so in U the loss curves as ``V'V``: scaled
+        gradient descent (Tong, Ma and Chi, JMLR 2021).  The penalty adds its own curvature, rows
+        curve by the damping on top, and intercepts as their codes vary.
         """
         assert self.signs is not None
         p, d = self.coords.p, self.signs.size
-        rows = 1.0 if self.anchor is None else 1 / (1 + self.anchor.weight[:, None])
+        penalty = np.diag(np.full(d, self.penalty, dtype=np.float64))
+        damping = np.zeros(p) if self.anchor is None else self.anchor.weight
+        rows = 1 / (1 + damping[:, None])
         share = self.records.counts() / self.records.total
         flatness = INTERCEPT_EASE / (FLAT + share * (1 - share) / self.coords.scale**2)
 
         def guess(x: np.ndarray) -> Product:
-            U = self.unpack(x).V
+            V = self.unpack(x).V
             with one_blas_thread():
-                squares = (U.T @ U).astype(np.float64)
+                squares = (V.T @ V).astype(np.float64) + penalty
                 size = max(np.trace(squares) / d, 1e-6)
                 columns = np.linalg.inv(squares / size + WEAK * np.eye(d)).astype(x.dtype)
-            free = np.resize(size * flatness, x.size - U.size).astype(x.dtype)
+            row = rows.astype(x.dtype)
+            free = np.resize(size * flatness, x.size - V.size).astype(x.dtype)
 
             def product(q: np.ndarray) -> np.ndarray:
-                body, tail = q[: U.size].reshape(p, d), q[U.size :]
+                body, tail = q[: V.size].reshape(p, d), q[V.size :]
                 with one_blas_thread():
-                    return np.concatenate([(rows * (body @ columns)).ravel(), free * tail])
+                    return np.concatenate([(row * (body @ columns)).ravel(), free * tail])
 
             return product
 

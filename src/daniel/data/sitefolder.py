@@ -28,8 +28,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
-from safetensors import SafetensorError
-from safetensors.numpy import save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import load_file, save_file
 
 from daniel.data.records import RecordArrays
 from daniel.data.summary import Facts
@@ -39,6 +39,7 @@ from daniel.matrix import CodeMatrix
 from daniel.study import Study
 
 FORMAT = 1
+MAPPED = 16_000_000  # bytes of records from which on their codes are mapped
 INFO = "site.json"
 RECORDS, CODES, PATIENTS = "records.safetensors", "codes.parquet", "patients.parquet"
 
@@ -129,8 +130,9 @@ def read_info(folder: str | Path) -> dict[str, Any]:
 def read_site(folder: str | Path) -> CodeMatrix:
     """The records of a site folder, checked against its hashes.
 
-    Their codes are mapped from the file, not read: a sweep touches them block by block, and the
-    system may drop from memory what it has passed.
+    The codes of very many records are mapped from the file, not read: a sweep touches them block
+    by block, and the system may drop from memory what it has passed.  The file must then stay as it
+    is; it may be removed.
     """
     folder = Path(folder)
     info = read_info(folder)
@@ -139,7 +141,7 @@ def read_site(folder: str | Path) -> CodeMatrix:
         if not path.is_file() or _sha256(path) != info["files"].get(name):
             raise FormatError(f"{path} is missing or damaged: make the folder again.")
     try:
-        arrays = _mapped(folder / RECORDS)
+        arrays = _arrays(folder / RECORDS)
         codes = pq.read_table(folder / CODES, columns=["code", "absent"])
         patients = pq.read_table(folder / PATIENTS, columns=["number", "pseudonym"])
         return _matrix(arrays, codes, patients)
@@ -147,20 +149,20 @@ def read_site(folder: str | Path) -> CodeMatrix:
         raise FormatError(f"{folder} is damaged: make it again with `daniel prepare`.") from None
 
 
-def _mapped(path: Path) -> dict[str, np.ndarray]:
-    """The arrays of a safetensors file, mapped: a length, a header with offsets, then the data."""
-    with path.open("rb") as file:
-        length = int.from_bytes(file.read(8), "little")
-        header = json.loads(file.read(length))
-    arrays = {}
-    for name, about in header.items():
-        shape, (first, _) = tuple(about["shape"]), about["data_offsets"]
-        dtype = np.dtype(about["dtype"].lower().replace("i", "int"))
-        if 0 in shape:  # nothing cannot be mapped
-            arrays[name] = np.empty(shape, dtype)
-        else:  # written to in memory alone
-            arrays[name] = np.asarray(np.memmap(path, dtype, "c", 8 + length + first, shape))
-    return arrays
+def _arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a safetensors file, the codes mapped if they are many."""
+    if path.stat().st_size < MAPPED:
+        return load_file(path)
+    with safe_open(path, framework="numpy") as file:
+        arrays = {name: file.get_tensor(name) for name in ("indptr", "patient", "window")}
+    with path.open("rb") as raw:  # a length, a header with offsets, then the data
+        length = int.from_bytes(raw.read(8), "little")
+        about = json.loads(raw.read(length))["indices"]
+    if about["dtype"] != "I32":
+        raise ValueError("codes are numbered in 32 bits")
+    offset = 8 + length + about["data_offsets"][0]
+    codes = np.memmap(path, np.int32, "c", offset, tuple(about["shape"]))  # never written back
+    return arrays | {"indices": np.asarray(codes)}
 
 
 def _matrix(arrays: dict[str, np.ndarray], codes: pa.Table, patients: pa.Table) -> CodeMatrix:

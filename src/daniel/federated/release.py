@@ -84,10 +84,12 @@ def check_size(matrix: CodeMatrix, study: Study) -> None:
 def without_rare(matrix: CodeMatrix, floor: int) -> CodeMatrix:
     """The matrix with the codes of fewer than `floor` patients made absent."""
     rare = patients_with(matrix, patient_numbers(matrix)) < floor
-    keep = sp.diags_array((~rare).astype(np.float32))
-    Z = sp.csr_array(matrix.Z @ keep)
-    Z.eliminate_zeros()
     absent = rare if matrix.absent is None else rare | matrix.absent
+    Z = matrix.Z
+    stays = ~rare[Z.indices]
+    if not stays.all():
+        indptr = np.concatenate([[0], np.cumsum(stays)])[Z.indptr].astype(Z.indptr.dtype)
+        Z = sp.csr_array((Z.data[stays], Z.indices[stays], indptr), shape=Z.shape)
     return replace(matrix, Z=Z, absent=absent)
 
 
