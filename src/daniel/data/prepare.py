@@ -46,7 +46,7 @@ def prepare(
     source: a DuckDB file or folder of OMOP tables, a postgresql URL, a MEDS folder, or CSV or
     Parquet events.  memory: the limit of DuckDB.  timezone: the site's clock, on which times that
     carry a zone get their day.  maps: the site's own, applied before those of the study.
-    random_state: of the pseudonyms; fresh ones unless given.
+    random_state: of the pseudonyms, other ones at every site; fresh ones unless given.
     """
     study.site(site)
     facts = Facts()
@@ -62,7 +62,7 @@ def prepare(
             names = _choose_codes(db, translated, found, facts)
             cells = _records(db, study, len(names))
             names, cells, held = _keep_codes(db, study, names, cells, facts)
-            patients = _pseudonyms(db, cells, random_state)
+            patients = _pseudonyms(db, cells, site, random_state)
             codes = _codes(db, found, names, held, cells)
             db.tell("writing", 0.0)
         shutil.rmtree(work)
@@ -236,10 +236,11 @@ def _keep_codes(
     return names, cells, patients
 
 
-def _pseudonyms(db: Engine, cells: RecordArrays, random_state: int | None) -> pa.Table:
+def _pseudonyms(db: Engine, cells: RecordArrays, site: str, random_state: int | None) -> pa.Table:
     """number, pseudonym and id of each patient who has a record."""
     have = np.unique(cells.patient)
-    rng = np.random.default_rng(random_state)
+    seed = None if random_state is None else [random_state, *site.encode()]  # sites differ
+    rng = np.random.default_rng(seed)
     drawn = rng.integers(PSEUDONYMS, size=have.size)
     while np.unique(drawn).size < have.size:
         drawn = rng.integers(PSEUDONYMS, size=have.size)
