@@ -20,7 +20,7 @@ from daniel.core.records import Records
 from daniel.core.solve import Product
 from daniel.core.threads import one_blas_thread
 
-WEAK = 0.05  # of the mean squared size of U's columns: one that is still zero must be able to grow
+WEAK = 0.05  # of the mean curvature of columns: none is steered by rounding alone
 FLAT = 0.1  # curvature along the intercept of the rarest code
 INTERCEPT_EASE = 10.0  # an intercept's loss is so much flatter than that of an entry of Phi
 
@@ -160,7 +160,7 @@ class Surrogate:
 
         def guess(x: np.ndarray) -> Product:
             V = self.unpack(x).V
-            with one_blas_thread():
+            with one_blas_thread():  # others would still spin when the next sweep begins
                 squares = (V.T @ V).astype(np.float64) + penalty
                 size = max(np.trace(squares) / d, 1e-6)
                 columns = np.linalg.inv(squares / size + WEAK * np.eye(d)).astype(x.dtype)
