@@ -32,8 +32,9 @@ from daniel.federated import folder
 from daniel.federated.files import new_folder
 from daniel.federated.keys import make_key, write_key
 from daniel.report import build_report
-from daniel.report.assemble import Choices, Outcome, assemble
+from daniel.report.assemble import Choices, assemble
 from daniel.report.parts import ReportParts
+from daniel.report.records import Outcome
 from daniel.report.sections import COMPARISON
 from daniel.study import Codes, Disclosure, Study
 

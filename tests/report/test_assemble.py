@@ -1,10 +1,12 @@
 """From folders to a report, as the command does it."""
 
+import json
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pyarrow.parquet as pq
@@ -16,12 +18,14 @@ from daniel.cli import app
 from daniel.core.sample import gibbs
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
+from daniel.errors import ParameterError
 from daniel.evaluate.phenotype import CLASSIFIERS, phenotype
 from daniel.evaluate.relations import relation_auc
 from daniel.federated import folder
 from daniel.federated.keys import make_key
 from daniel.matrix import CodeMatrix
-from daniel.report.assemble import Choices, Outcome, Umls, _read_sites, assemble
+from daniel.report.assemble import Choices, Umls, assemble
+from daniel.report.records import Outcome, read_sites
 from daniel.study import Codes, Disclosure, Study
 
 P, PATIENTS, VISITS = 20, 260, 4
@@ -93,8 +97,8 @@ def quick(monkeypatch, quick_map):
     )
 
 
-def run(*arguments, code=0):
-    result = CliRunner().invoke(app, ["report", *map(str, arguments)])
+def run(*arguments, command="report", code=0):
+    result = CliRunner().invoke(app, [command, *map(str, arguments)])
     assert result.exit_code == code, result.output + result.stderr
     return result.stdout if code == 0 else result.stderr
 
@@ -269,7 +273,7 @@ def test_records_of_all_sites_with_patients_kept_apart(study):
     root = study.root
     model, report = folder.read_model(root / "model"), folder.read_report(root / "model")
     folders = [root / "north", root / "south"]
-    records = _read_sites(model, report, folders, lambda *_: None)
+    records = read_sites(model, report, folders, lambda *_: None)
     frame = pd.concat(study.events, names=["site"]).reset_index("site")
     frame = frame[frame["code"].isin(CODES[:P])]
     counts = frame.groupby("code").size().reindex(records.matrix.codes)
@@ -323,7 +327,7 @@ def test_the_same_study_with_a_new_roster_is_no_other(study, tmp_path):
     later = replace(study.study, epoch=2)
     prepare(str(study.root / "north.csv"), later, "north", tmp_path / "later")
     model, report = (f(study.root / "model") for f in (folder.read_model, folder.read_report))
-    records = _read_sites(model, report, [tmp_path / "later"], lambda *_: None)
+    records = read_sites(model, report, [tmp_path / "later"], lambda *_: None)
     assert set(records.site) == {"north"}
 
 
@@ -357,3 +361,47 @@ def test_bad_input_is_one_sentence(study, tmp_path):
     one_sentence(run(model, "--umls", tmp_path, code=2), "MRCONSO.RRF")
     one_sentence(run(model, "--out", tmp_path / "no" / "report.html", code=2), "does not exist")
     assert not Path("report.html").exists()
+
+
+def test_refits_say_how_sure_an_edge_is(study, tmp_path):
+    sites = [study.root / "north", study.root / "south"]
+    parts = assemble(
+        study.root / "model", sites, target=TARGET, choices=Choices(quantile=0.8, stability=3)
+    )
+    [table] = parts.sections[-1].tables
+    assert set(table.frame["in refits"]) <= {"0 %", "33 %", "67 %", "100 %"}
+    assert table.frame["in refits"].iloc[0] == "100 %"  # five codes of one group, and many records
+    assert "patients drawn anew" in table.meaning
+    with pytest.raises(ParameterError, match="give site folders and a target"):
+        assemble(study.root / "model", choices=Choices(stability=3))
+
+
+def test_the_command_writes_a_graph_for_other_tools(study, tmp_path):
+    root, out = study.root, tmp_path / "dementia"
+    text = run(
+        root / "model", root / "north", root / "south", "--around", TARGET, "--top", 12,
+        "--descriptions", root / "words.tsv", "--stability", 2, "--out", out,
+        command="graph",
+    )  # fmt: skip
+    assert text.count("Wrote") == 4
+    assert (tmp_path / "dementia.png").stat().st_size > 1000
+    assert "<svg" in (tmp_path / "dementia.svg").read_text("utf-8")
+    assert "elements" in json.loads((tmp_path / "dementia.cyjs").read_text("utf-8"))
+    graph = nx.read_graphml(tmp_path / "dementia.graphml")
+    assert graph.number_of_nodes() == 12
+    assert graph.nodes[TARGET]["label"] == "dementia"
+    assert {about["stability"] for *_, about in graph.edges(data=True)} <= {0.0, 0.5, 1.0}
+
+
+def test_a_graph_needs_codes_and_refits_need_records(study, tmp_path):
+    model, out = study.root / "model", tmp_path / "g"
+    run(model, "--around", TARGET, "--out", out, command="graph")  # the neighbours, from the model
+    said = run(model, "--out", out, command="graph", code=2)
+    assert "give `around`" in said
+    said = run(model, "--around", TARGET, "--stability", 5, "--out", out, command="graph", code=2)
+    assert "give their folders" in said
+    said = run(
+        model, study.root / "north", "--stability", 5, "--over", "sites", "--out", out,
+        command="graph", code=2,
+    )  # fmt: skip
+    assert "three or more" in said

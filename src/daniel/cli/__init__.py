@@ -6,6 +6,7 @@ from daniel.cli import demo as _demo  # noqa: F401
 from daniel.cli import export as _export  # noqa: F401
 from daniel.cli import finish as _finish  # noqa: F401
 from daniel.cli import fit as _fit  # noqa: F401
+from daniel.cli import graph as _graph  # noqa: F401
 from daniel.cli import inspect as _inspect  # noqa: F401
 from daniel.cli import keys as _keys  # noqa: F401
 from daniel.cli import network as _network  # noqa: F401

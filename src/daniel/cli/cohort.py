@@ -38,9 +38,7 @@ def cohort(
     seed: int = typer.Option(0, help="Seed of everything."),
 ) -> None:
     """Make synthetic hospitals with a known truth, as MEDS folders."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
+    from daniel.cli.watch import stages
     from daniel.data.cohort import make_cohort, read_options
 
     options = read_options(
@@ -55,17 +53,7 @@ def cohort(
         independent_hazard=independent_hazard,
         seed=seed,
     )
-    columns = (TextColumn("{task.description:20}"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as bar:
-        tasks: dict[str, int] = {}
-
-        def show(stage: str, share: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=1.0)
-            bar.update(tasks[stage], completed=share)  # type: ignore[arg-type]
-
+    with stages() as show:
         about = make_cohort(options, out, progress=show)
     for found in about["hospitals"]:
         typer.echo(

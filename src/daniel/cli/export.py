@@ -22,7 +22,7 @@ def export(
 ) -> None:
     """Write code vectors for the TensorFlow projector, gensim, Parquet readers or AnnData."""
     from daniel.evaluate.exports import export_embedding
-    from daniel.report.assemble import read_descriptions
+    from daniel.report.records import read_descriptions
 
     words = None if descriptions is None else read_descriptions(descriptions)
     for path in export_embedding(model, out, formats=formats, descriptions=words):

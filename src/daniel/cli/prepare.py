@@ -21,28 +21,12 @@ def prepare(
     timezone: str = typer.Option("UTC", help="The site's clock, for times that carry a zone."),
 ) -> None:
     """Make a site folder from a hospital's tables: records, codes, and a summary."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
+    from daniel.cli.watch import stages
     from daniel.data.prepare import prepare as run
     from daniel.study import Study, load_maps
 
     agreed = Study.load(study)
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description:14}"),
-        BarColumn(),
-        TimeElapsedColumn(),
-        TextColumn("{task.fields[note]}"),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(stage: str, share: float, note: str) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=1.0, note="")
-            bar.update(tasks[stage], completed=share, note=note)
-
+    with stages() as show:
         text = run(
             source,
             agreed,

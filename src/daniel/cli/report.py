@@ -43,6 +43,12 @@ def report(
     quantile: float = typer.Option(
         0.95, min=0.0, max=0.999, help="Graph: edges above this quantile of all couplings."
     ),
+    stability: int = typer.Option(
+        0,
+        min=0,
+        help="Graph: refit so often to patients drawn anew, and tell how often an edge came back.",
+        show_default="no refits",
+    ),
     umls: Path | None = typer.Option(
         None, help="More known relations: a folder with MRREL.RRF and MRCONSO.RRF."
     ),
@@ -62,12 +68,11 @@ def report(
     out: Path = typer.Option(Path("report.html"), help="The file to write."),
 ) -> None:
     """Write one offline HTML file: the study, its evaluation, and an explorer of all codes."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
-
+    from daniel.cli.watch import stages
     from daniel.errors import ParameterError
     from daniel.report import build_report
-    from daniel.report.assemble import Choices, Outcome, Umls, assemble
+    from daniel.report.assemble import Choices, Umls, assemble
+    from daniel.report.records import Outcome
 
     for given, needed, words in (
         (outcome_code, outcome, "--outcome-code says what to look for in --outcome"),
@@ -78,17 +83,10 @@ def report(
         if given and not needed:
             raise ParameterError(f"{words}: give both, or neither.")
     followed = Outcome(outcome, outcome_code, outcome_name, landmark) if outcome else None
-    choices = Choices(compare, clusters, quantile, Umls(umls, umls_through) if umls else None)
-    columns = (TextColumn("{task.description:14}"), BarColumn(), TimeElapsedColumn())
-    console = Console(stderr=True)
-    with Progress(*columns, console=console, disable=not console.is_terminal) as bar:
-        tasks: dict[str, TaskID] = {}
-
-        def show(stage: str, share: float) -> None:
-            if stage not in tasks:
-                tasks[stage] = bar.add_task(stage, total=1.0)
-            bar.update(tasks[stage], completed=share)
-
+    choices = Choices(
+        compare, clusters, quantile, stability, Umls(umls, umls_through) if umls else None
+    )
+    with stages() as show:
         parts = assemble(
             model,
             sites or [],

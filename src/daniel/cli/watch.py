@@ -1,4 +1,4 @@
-"""The line that long work shows: step, loss, steps and time left, memory."""
+"""What long work shows: a bar for each stage; step, loss, steps and time left, memory of a fit."""
 
 import resource
 import sys
@@ -7,14 +7,44 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from math import log
+from typing import Protocol
 
 from rich.console import Console
+from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as Bars
 from rich.status import Status
 
 from daniel.federated.protocol import Progress
 
 STOP = 1e-5  # the default tolerance: about where the steps end
 LOOK_BACK = 5  # steps over which the decrease is judged
+
+
+class Show(Protocol):
+    """Says which share of a stage is done."""
+
+    def __call__(self, stage: str, share: float, note: str = "") -> None: ...
+
+
+@contextmanager
+def stages() -> Iterator[Show]:
+    """One bar a stage on a terminal, nothing elsewhere."""
+    columns = (
+        TextColumn("{task.description:20}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    console = Console(stderr=True)
+    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+        tasks: dict[str, TaskID] = {}
+
+        def show(stage: str, share: float, note: str = "") -> None:
+            if stage not in tasks:
+                tasks[stage] = bars.add_task(stage, total=1.0, note="")
+            bars.update(tasks[stage], completed=share, note=note)
+
+        yield show
 
 
 @contextmanager

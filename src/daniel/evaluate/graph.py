@@ -9,7 +9,7 @@ large for rare codes; among the most common codes few pairs are then above the q
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +102,7 @@ def edge_stability(
     n_boot: int = 20,
     max_iter: int | None = None,
     random_state: int = 0,
+    progress: Callable[[float], None] = lambda _: None,
 ) -> nx.Graph:
     """The graph with `stability` on every edge: the share of refits in which it is an edge again.
 
@@ -111,7 +112,8 @@ def edge_stability(
 
     The cost is that of `n_boot` fits, one after the other; draws of the same sites are fitted once.
     max_iter: most iterations of a refit, those of the model unless given.  Fewer are cheaper, but a
-    refit that has not settled has other edges, and stability then mixes the two.
+    refit that has not settled has other edges, and stability then mixes the two.  progress: gets
+    the share of the work that is done.
     """
     check_choice("over", over, ("patients", "sites"))
     if n_boot < 2:
@@ -126,11 +128,15 @@ def edge_stability(
     chosen = np.array([names.index(code) for code in graph.nodes])
     quantile, of = graph.graph["quantile"], graph.graph["quantile_of"]
     seen: Counter[tuple[int, int]] = Counter()
+    done = 0
+    progress(0.0)
     for rows, times in _draws(records, over, n_boot, rng):
         refit = _refit(model, records, rows, max_iter, random_state)
         theta = _theta(refit, chosen)
         threshold = _threshold(refit, theta, quantile, of, random_state)
         seen.update({pair: times for pair in _above(theta, threshold)})
+        done += times
+        progress(done / n_boot)
     out = graph.copy()
     position = {code: i for i, code in enumerate(graph.nodes)}
     for a, b, about in out.edges(data=True):

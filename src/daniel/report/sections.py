@@ -235,15 +235,23 @@ def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool
 
 def graph_section(graph: Any, title: str, text: str) -> Section:
     """A knowledge graph of `code_graph`, and its strongest edges as a table."""
-    edges = sorted(graph.edges(data="weight"), key=lambda edge: (-edge[2], edge[:2]))
+    edges = sorted(graph.edges(data=True), key=lambda edge: (-edge[2]["weight"], edge[:2]))
     label = {code: _joined(code, about["label"]) for code, about in graph.nodes(data=True)}
+    refitted = any("stability" in about for *_, about in edges)
     rows = pd.DataFrame(
-        [(label[a], label[b], weight) for a, b, weight in edges[:STRONGEST]],
-        columns=["code", "and code", "θ"],
+        [
+            {"code": label[a], "and code": label[b], "θ": about["weight"]}
+            | ({"in refits": _percent(about["stability"])} if refitted else {})
+            for a, b, about in edges[:STRONGEST]
+        ]
     )
     share = 100 * (1 - graph.graph["quantile"])
     whose = "all pairs of codes" if graph.graph["quantile_of"] == "model" else "the pairs drawn"
-    tables = [] if rows.empty else [Table(rows, _THETA, "Strongest edges")]
+    tables = (
+        []
+        if rows.empty
+        else [Table(rows, _THETA + (_REFITS if refitted else ""), "Strongest edges")]
+    )
     above = f"above {graph.graph['threshold']:.2f}: the strongest {share:.3g} % of {whose}"
     if graph.graph["threshold"] == 0:
         above = "positive"
@@ -255,7 +263,7 @@ def graph_section(graph: Any, title: str, text: str) -> Section:
             Figure(
                 svg(code_network(graph)),
                 "Wider line: larger θ. Larger mark: more frequent code. Colour and shape: "
-                "vocabulary.",
+                "vocabulary." + (" Dashed: in fewer than half of the refits." if refitted else ""),
                 f"A graph of {graph.number_of_nodes()} codes and {graph.number_of_edges()} edges.",
             )
         ],
@@ -265,6 +273,10 @@ def graph_section(graph: Any, title: str, text: str) -> Section:
 _THETA = (
     "θ says how much one code raises the odds of the other in the same record, all other codes "
     "being the same: they are multiplied by e to the power 4θ."
+)
+_REFITS = (
+    " In refits: how often the edge came back when the model was fitted to patients drawn anew; "
+    "one that half of the refits lack is no finding."
 )
 
 

@@ -1,0 +1,56 @@
+"""`daniel graph`."""
+
+from pathlib import Path
+
+import typer
+
+from daniel.cli.app import app
+
+
+@app.command()
+def graph(
+    model: Path = typer.Argument(help="The model folder that `daniel finish` wrote."),
+    sites: list[Path] = typer.Argument(
+        None,
+        metavar="[SITE]...",
+        help="Site folders on this machine: their patients choose the codes, and are refitted.",
+    ),
+    around: str | None = typer.Option(
+        None, help="A code, such as PheCode:290.1: its neighbours or, with sites, its patients."
+    ),
+    top: int = typer.Option(30, min=1, help="How many codes."),
+    quantile: float = typer.Option(
+        0.95, min=0.0, max=0.999, help="Edges above this quantile of all couplings."
+    ),
+    stability: int = typer.Option(
+        0,
+        min=0,
+        help="Refit so often to records drawn anew, and tell how often an edge came back.",
+        show_default="no refits",
+    ),
+    over: str = typer.Option("patients", help="What is drawn anew: patients, or whole sites."),
+    descriptions: Path | None = typer.Option(
+        None, help="Words for codes: .tsv, .csv or .parquet with code, description."
+    ),
+    out: Path = typer.Option(Path("graph"), help="The files to write, without their endings."),
+) -> None:
+    """Write a knowledge graph: GraphML, Cytoscape JSON, PNG and SVG."""
+    from daniel.cli.watch import stages
+    from daniel.evaluate.graph import write_graph
+    from daniel.plots import code_network, save
+    from daniel.report.graphs import graph_of
+
+    with stages() as show:
+        drawn = graph_of(
+            model,
+            sites or [],
+            around=around,
+            top=top,
+            quantile=quantile,
+            stability=stability,
+            over=over,
+            descriptions=descriptions,
+            progress=show,
+        )
+    for path in [*write_graph(drawn, out), *save(code_network(drawn), out)]:
+        typer.echo(f"Wrote {path}.")

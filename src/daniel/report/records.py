@@ -1,0 +1,168 @@
+"""Records of several sites as one matrix of the model's codes, and words for the codes.
+
+Records are read where they lie, and the patients of all sites are numbered anew.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import scipy.sparse as sp
+
+from daniel.data.outcomes import read_outcome
+from daniel.data.sitefolder import CODES, read_info, read_site
+from daniel.errors import FormatError, InputError
+from daniel.estimator import Daniel
+from daniel.evaluate.clusters import records_for
+from daniel.federated.release import without_rare
+from daniel.federated.report import Report
+from daniel.matrix import CodeMatrix
+from daniel.report.explorer import Progress
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What is followed at each site, in the order of the sites, and how the report calls it.
+
+    sources: files patient, time, event; or, with `code`, what `daniel prepare` read.  landmark:
+    time then starts after the window of the first diagnosis.
+    """
+
+    sources: Sequence[Path]
+    code: str | None = None
+    name: str = "outcome"
+    landmark: bool = False
+
+
+@dataclass(frozen=True)
+class Records:
+    """Records of all sites with the model's codes; patients are numbered from 0 over all sites.
+
+    site (n,): name of each record's site.  pseudonyms: of each site's patients, sorted; the first
+    patient of a site has the number of all patients of the sites before.
+    """
+
+    matrix: CodeMatrix
+    site: np.ndarray
+    pseudonyms: list[np.ndarray]
+
+    def rows(self, chosen: np.ndarray) -> "Records":
+        """Some records (n,), of the same patients."""
+        m = self.matrix
+        matrix = CodeMatrix(
+            sp.csr_array(m.Z[chosen]),
+            m.codes,
+            np.asarray(m.patients)[chosen],
+            np.asarray(m.windows)[chosen],
+        )
+        return replace(self, matrix=matrix, site=self.site[chosen])
+
+    def fitting(self, floor: int) -> dict[str, CodeMatrix]:
+        """Each site's records as a fit may see them: without codes of fewer patients than floor.
+
+        A site with fewer patients than floor is left out.
+        """
+        own = {str(name): self.rows(self.site == name).matrix for name in dict.fromkeys(self.site)}
+        large = {k: m for k, m in own.items() if np.unique(np.asarray(m.patients)).size >= floor}
+        if not large:
+            raise InputError(f"No site has {floor} patients: too few to fit anything to.")
+        return {name: without_rare(matrix, floor) for name, matrix in large.items()}
+
+    def survival(self, folders: Sequence[Path], outcome: Outcome, target: str) -> pd.DataFrame:
+        """patient, time, event of all sites; who has no record is left out."""
+        tables, first = [], 0
+        for folder, source, known in zip(folders, outcome.sources, self.pseudonyms, strict=True):
+            table = read_outcome(
+                folder, source, target=target, code=outcome.code, landmark=outcome.landmark
+            )
+            table = table[table["patient"].isin(known)]
+            number = first + np.searchsorted(known, table["patient"].to_numpy())
+            tables.append(table.assign(patient=number))
+            first += known.size
+        return pd.concat(tables, ignore_index=True)
+
+
+def read_sites(
+    model: Daniel, report: Report, folders: Sequence[Path], progress: Progress
+) -> Records:
+    blocks, patients, windows, names, pseudonyms = [], [], [], [], []
+    first = 0
+    for i, folder in enumerate(folders):
+        progress("records", i / len(folders))
+        matrix = _of_this_study(model, report, folder)
+        known, number = np.unique(np.asarray(matrix.patients), return_inverse=True)
+        blocks.append(matrix.Z)
+        patients.append(first + number)
+        windows.append(np.asarray(matrix.windows))
+        names.append(np.full(matrix.shape[0], read_info(folder)["site"], dtype=object))
+        pseudonyms.append(known)
+        first += known.size
+    if len({str(own[0]) for own in names if own.size}) < len(folders):
+        raise InputError("Two of the folders are of the same site: give each site once.")
+    whole = CodeMatrix(
+        sp.csr_array(sp.vstack(blocks, format="csr")),
+        matrix.codes,
+        np.concatenate(patients),
+        np.concatenate(windows),
+    )
+    progress("records", 1.0)
+    return Records(whole, np.concatenate(names), pseudonyms)
+
+
+def _of_this_study(model: Daniel, report: Report, folder: Path) -> CodeMatrix:
+    """The records of a site folder, of the model's study.
+
+    The hash of a study changes when a site joins it; its name and its codes do not.
+    """
+    info = read_info(folder)
+    matrix = read_site(folder)
+    lacking = set(map(str, model._names)) - set(matrix.codes)
+    if info["study"] != report.study and (info["study_name"] != report.study_name or lacking):
+        raise InputError(
+            f"{folder} is of the study {info['study_name']!r} (epoch {info['epoch']}), and the "
+            f"model of {report.study_name!r} (epoch {report.epoch}): give folders that were "
+            "prepared for the model's study."
+        )
+    return records_for(model, matrix)
+
+
+# --- words for codes ------------------------------------------------------------------------------
+
+
+def words_of(sites: Sequence[Path]) -> dict[str, str]:
+    """Descriptions that the sites' folders hold; the first site's words stand."""
+    words: dict[str, str] = {}
+    for folder in reversed(sites):
+        read_info(folder)  # says so where it is no site folder
+        try:
+            table = pq.read_table(folder / CODES, columns=["code", "description"])
+        except (OSError, pa.ArrowException, KeyError, ValueError):
+            raise FormatError(f"{folder} is damaged: make it again.") from None
+        rows = zip(table["code"].to_pylist(), table["description"].to_pylist(), strict=True)
+        words |= {code: text for code, text in rows if text}
+    return words
+
+
+def read_descriptions(path: Path) -> dict[str, str]:
+    """Code -> words, from a .tsv, .csv or .parquet file with the columns code and description."""
+    if not path.is_file():
+        raise InputError(f"There is no file {path}.")
+    try:
+        if path.suffix == ".parquet":
+            table = pd.read_parquet(path)
+        else:
+            separator = "\t" if ".tsv" in path.suffixes or ".txt" in path.suffixes else ","
+            table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
+    except (ValueError, OSError, pa.ArrowException):
+        raise FormatError(f"{path.name} is no table: expected .tsv, .csv or .parquet.") from None
+    missing = [name for name in ("code", "description") if name not in table.columns]
+    if missing:
+        raise InputError(
+            f"{path.name} lacks the column {' and '.join(missing)}: expected code and description."
+        )
+    rows = table[["code", "description"]].dropna().astype(str)
+    return {code: text for code, text in rows.itertuples(index=False) if text}
