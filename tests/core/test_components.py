@@ -8,6 +8,8 @@ import pytest
 from daniel.core.components import (
     ATTRACTION_POWER,
     EXCLUSION,
+    LEAST_DEGREE,
+    SPECTRUM_POWER,
     SUBSTITUTES,
     first_components,
     relatedness,
@@ -57,7 +59,9 @@ def plain_attraction(U, signs, kind):
         share = min(1, SUBSTITUTES * attraction / exclusion) if exclusion > 1e-9 else 0
         for j, k in pairs:
             A[j, k] += share * rows[j] @ rows[k]
-    return np.maximum(A, 0) ** ATTRACTION_POWER
+    M = np.maximum(A, 0) ** ATTRACTION_POWER
+    degree = np.maximum(M.sum(axis=1) / (M.sum() / len(M)), LEAST_DEGREE)
+    return M / np.sqrt(np.outer(degree, degree))
 
 
 @pytest.mark.parametrize("kind", [KIND, np.full(8, -1)], ids=["kinds", "unknown"])
@@ -67,8 +71,19 @@ def test_the_embedding_is_that_of_the_attractions(fitted, kind):
     value, vector = np.linalg.eigh(plain_attraction(U, signs, kind))
     value, vector = np.maximum(value[::-1][:4], 0), vector[:, ::-1][:, :4]
     assert found.shape == (8, 4)
-    np.testing.assert_allclose(found @ found.T, (vector * value) @ vector.T, atol=1e-9)
-    np.testing.assert_allclose((found**2).sum(axis=0), value, atol=1e-9)  # largest axes first
+    square = value ** (2 * SPECTRUM_POWER)
+    np.testing.assert_allclose(found @ found.T, (vector * square) @ vector.T, atol=1e-9)
+    np.testing.assert_allclose((found**2).sum(axis=0), square, atol=1e-9)  # largest axes first
+
+
+def test_scale_does_not_matter_and_lonely_codes_stay_small(fitted):
+    U, signs = fitted
+    np.testing.assert_allclose(
+        cosines(relatedness(7 * U, signs, KIND)), cosines(relatedness(U, signs, KIND)), atol=1e-9
+    )
+    lonely = np.vstack([U, 1e-3 * U[:1]])
+    norms = np.linalg.norm(relatedness(lonely, signs, np.r_[KIND, 0]), axis=1)
+    assert norms[-1] < 0.1 * norms[0]
 
 
 def test_substitutes_come_nearer(fitted):

@@ -16,12 +16,15 @@ NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise l
 NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
 MAX_AUTO_COMPONENTS = 256  # positive ones
 SPARE_COMPONENTS = 4  # beyond those that the spectrum of the start asks for
-ATTRACTION_POWER = 0.9  # so that a few very strong couplings do not decide
-EXCLUSION = 0.5  # share of the exclusion between codes of two kinds that counts
+ATTRACTION_POWER = 1.2  # weak attractions are mostly noise
+LEAST_DEGREE = 0.05  # of a code, as a share of the mean: codes of almost no attraction stay small
+SPECTRUM_POWER = 0.7  # 0.5: codes that attract each other; 1: codes that attract the same codes
+EXCLUSION = 0.75  # share of the exclusion between codes of two kinds that counts
 SUBSTITUTES = 0.15  # share of the attraction within a kind that its exclusions count for
 COLUMNS = 2  # of an embedding for each positive component, but not more than one for so many codes:
 CODES_PER_COLUMN = 8
 ROWS = 1024  # of a (p, p) array that are made at once
+TINY = 1e-12
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
 
 
@@ -108,9 +111,11 @@ def relatedness(
 ) -> np.ndarray:
     """(p, d) rows whose cosines say how related two codes are; largest axes first.
 
-    U, signs: on principal axes; kind (p,): of each code, -1 when not known.  The rows are the
-    leading eigenvectors of the attractions ``max(A_jk, 0)^ATTRACTION_POWER``, j != k: that two
-    codes avoid a third does not relate them.  d None: by their number.
+    U, signs: on principal axes; kind (p,): of each code, -1 when not known.  The attractions are
+    ``M_jk = max(A_jk, 0)^ATTRACTION_POWER``, j != k: that two codes avoid a third does not relate
+    them.  With g the row sums of M in units of their mean, the rows are the leading eigenvectors of
+    ``M_jk / sqrt(g_j g_k)``, in which codes that attract everything weigh less, times their
+    eigenvalues to the SPECTRUM_POWER.  d None: by their number.
 
     A is the positive part of Phi, less EXCLUSION of its negative part, save between codes of one
     kind, say two drugs.  There exclusion is mostly competition for a place in the record, and is
@@ -133,9 +138,13 @@ def relatedness(
         block = positive[rows] @ positive.T + np.where(own, alike[rows] @ alike.T, -away)
         attraction[rows] = np.maximum(block, 0) ** ATTRACTION_POWER
     np.fill_diagonal(attraction, 0)
+    degree = attraction.sum(axis=1)
+    degree = np.sqrt(np.maximum(degree / max(float(degree.mean()), TINY), LEAST_DEGREE))
+    attraction /= degree[:, None]
+    attraction /= degree
     value, vector = Spectrum(attraction).ends(d, "LA")
     vector = vector * np.sign(vector[np.abs(vector).argmax(axis=0), np.arange(value.size)])
-    return np.ascontiguousarray(vector * np.sqrt(np.maximum(value, 0)), dtype=U.dtype)
+    return np.ascontiguousarray(vector * np.maximum(value, 0) ** SPECTRUM_POWER, dtype=U.dtype)
 
 
 def _substitutes(positive: np.ndarray, negative: np.ndarray, kind: np.ndarray) -> np.ndarray:
