@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -93,23 +94,35 @@ def rival_trials(name: str, make: Callable[[int], Any]) -> Iterator[Trial]:
         yield Trial(name, f"d={d}", lambda q, d=d: make(d).fit(q.Z).embedding_)
 
 
+def ppmi_options() -> Iterator[tuple[int, dict[str, Any]]]:
+    """Every dimension with every choice of the other options of PPMI-SVD."""
+    for d, smoothing, power, shift in product(DIMENSIONS, (0.5, 0.75), (0.5, 1.0), (1.0, 2.0)):
+        yield (
+            d,
+            {
+                "shift": shift,
+                "context_smoothing": smoothing,
+                "eigen_power": power,
+                "positive_only": True,
+            },
+        )
+
+
+def told(d: int, options: dict[str, Any]) -> str:
+    smoothing, power, shift = (
+        options[name] for name in ("context_smoothing", "eigen_power", "shift")
+    )
+    return f"d={d}, smoothing={smoothing}, power={power}, shift={shift}"
+
+
 def tuned_ppmi() -> Iterator[Trial]:
     """Every option of PPMI-SVD tuned on the labels, not its dimension alone."""
-    for d in DIMENSIONS:
-        for smoothing in (0.5, 0.75):
-            for power in (0.5, 1.0):
-                for shift in (1.0, 2.0):
-                    options = {
-                        "shift": shift,
-                        "context_smoothing": smoothing,
-                        "eigen_power": power,
-                        "positive_only": True,
-                    }
-                    yield Trial(
-                        TUNED,
-                        f"d={d}, smoothing={smoothing}, power={power}, shift={shift}",
-                        lambda q, d=d, o=options: PPMISVD(d, **o).fit(q.Z).embedding_,
-                    )
+    for d, options in ppmi_options():
+        yield Trial(
+            TUNED,
+            told(d, options),
+            lambda q, d=d, o=options: PPMISVD(d, **o).fit(q.Z).embedding_,
+        )
 
 
 METHODS: dict[str, Callable[[], Iterator[Trial]]] = {
