@@ -4,10 +4,10 @@
     python -m benchmarks.race --problems visits --methods daniel-pooled ppmi-50 --limit 300
 
 For each run results/races/ holds one JSON: time, peak memory, bytes sent, known-pair AUC and error
-to the truth, with configuration, machine, versions and commit.  A run that passes the limit stands
-there as such, and so does one that fails.  Results with the same configuration are kept, so that an
-interrupted race goes on where it stopped; failures are tried again.  `python -m benchmarks.page`
-makes the page.
+to the truth, with configuration, machine, its load, versions and commit.  A run that passes the
+limit stands there as such, and so does one that fails.  Results with the same configuration are
+kept, so that an interrupted race goes on where it stopped; failures are tried again.  `python -m
+benchmarks.page` makes the page.
 
 The standard library alone is imported here: a process counts the memory of the one that started it
 in its own peak.
@@ -21,12 +21,13 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from benchmarks.catalogue import METHODS, PROBLEMS, SMALLER, Entry
+from benchmarks.catalogue import METHODS, PROBLEMS, SMALLER, Entry, raced
 
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "results" / "races"
@@ -66,6 +67,36 @@ def machine() -> dict[str, Any]:
     return {"processor": model, "cores": cores, "memory_gb": round(memory, 1), "threads": threads}
 
 
+def busy() -> float | None:
+    """Processor seconds that all programs of this machine have used since it was started."""
+    try:
+        line = Path("/proc/stat").read_text().splitlines()[0]
+        user, nice, system, _idle, _wait, *interrupts = map(int, line.split()[1:9])
+        return (user + nice + system + sum(interrupts)) / os.sysconf("SC_CLK_TCK")
+    except (OSError, ValueError):
+        return None
+
+
+class Load:
+    """How busy the machine is: the load average at the start of a run, and what others used.
+
+    The load average still holds the run before; the cores that other programs used meanwhile tell
+    whether a run had the machine to itself.
+    """
+
+    def __init__(self) -> None:
+        self.average = os.getloadavg()[0]
+        self.busy, self.begin = busy(), time.perf_counter()
+
+    def until_now(self, own: float) -> dict[str, float]:
+        """Told at the end of a run that used so many processor seconds itself."""
+        found, now = {"load_average": round(self.average, 2)}, busy()
+        if self.busy is not None and now is not None:
+            others = (now - self.busy - own) / (time.perf_counter() - self.begin)
+            found["other_cores"] = round(max(others, 0.0), 2)
+        return found
+
+
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
@@ -88,13 +119,14 @@ def commit() -> str:
 
 
 def config(problem: str, facts: dict[str, Any], entry: Entry) -> dict[str, Any]:
-    """What makes two runs the same."""
+    """What makes two runs the same; a first edition is not told."""
     return {
         "format": FORMAT,
         "problem": problem,
         "sha256": facts["sha256"],
         "module": entry.module,
         "options": dict(entry.options),
+        **({"edition": entry.edition} if entry.edition > 1 else {}),
     }
 
 
@@ -124,6 +156,7 @@ def measure(file: Path, entry: Entry, limit: float, memory: float) -> dict[str, 
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "found.json"
         options = json.dumps(dict(entry.options))
+        load = Load()
         child = subprocess.Popen(
             [
                 *(sys.executable, "-m", "benchmarks.race_one", file, entry.module, options, out),
@@ -142,7 +175,8 @@ def measure(file: Path, entry: Entry, limit: float, memory: float) -> dict[str, 
         finally:
             if child.returncode is None:  # interrupted
                 child.kill()
-        found = {"memory_mb": round(used.ru_maxrss / 1024)}
+        found: dict[str, Any] = {"memory_mb": round(used.ru_maxrss / 1024)}
+        found |= load.until_now(used.ru_utime + used.ru_stime)
         if child.returncode == -signal.SIGALRM:
             return found | {"status": OVER, "reason": f"more than {limit:g} s"}
         if child.returncode < 0:
@@ -221,7 +255,7 @@ def main() -> None:
     for problem in arguments.problems:
         race(
             problem,
-            arguments.methods,
+            raced(problem, arguments.methods),
             out=arguments.out,
             limit=arguments.limit,
             memory=arguments.memory,

@@ -50,6 +50,7 @@ def average(
     p = sites[0].coords.p
     U = (FIRST_SIZE * rng.standard_normal((p, d)) / np.sqrt(p)).astype(np.float32)
     intercepts = [site.prior for site in sites]
+    guesses = [site.guess() for site in sites]  # of the curvature, as Daniel's own solver has it
     weights = np.array([site.records.total for site in sites])
     weights /= weights.sum()
     for _ in range(rounds):
@@ -57,7 +58,7 @@ def average(
         for i, site in enumerate(sites):
             x = site.pack(Factors(U, U, intercepts[i]))
             stop = relative_decrease(1e-5)
-            x = minimise(site, x, solver=LBFGS(), max_iter=steps, stop=stop).x
+            x = minimise(site, x, solver=LBFGS(guesses[i]), max_iter=steps, stop=stop).x
             found = site.unpack(x)
             intercepts[i] = found.b
             total += weights[i] * found.U

@@ -8,5 +8,7 @@ from benchmarks.problems import Problem
 from daniel.baselines import PSDCvx
 
 
-def run(problem: Problem, rng: np.random.Generator, *, pooled: bool = False) -> Result:
-    return descent.run(problem, PSDCvx, pooled=pooled)
+def run(
+    problem: Problem, rng: np.random.Generator, *, pooled: bool = False, step: float | None = None
+) -> Result:
+    return descent.run(problem, PSDCvx, pooled=pooled, step=step)

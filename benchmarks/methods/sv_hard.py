@@ -9,5 +9,9 @@ from benchmarks.problems import Problem
 from daniel.baselines import SVHard
 
 
-def run(problem: Problem, rng: np.random.Generator, *, pooled: bool = False) -> Result:
-    return descent.run(problem, SVHard, pooled=pooled, threshold=papers(problem).threshold)
+def run(
+    problem: Problem, rng: np.random.Generator, *, pooled: bool = False, step: float | None = None
+) -> Result:
+    return descent.run(
+        problem, SVHard, pooled=pooled, step=step, threshold=papers(problem).threshold
+    )

@@ -9,5 +9,7 @@ from benchmarks.problems import Problem
 from daniel.baselines import SVTopd
 
 
-def run(problem: Problem, rng: np.random.Generator, *, pooled: bool = False) -> Result:
-    return descent.run(problem, SVTopd, pooled=pooled, n_components=papers(problem).rank)
+def run(
+    problem: Problem, rng: np.random.Generator, *, pooled: bool = False, step: float | None = None
+) -> Result:
+    return descent.run(problem, SVTopd, pooled=pooled, step=step, n_components=papers(problem).rank)

@@ -5,15 +5,18 @@ from importlib import import_module
 
 import numpy as np
 import pytest
+from scipy import sparse
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from benchmarks import race_one
-from benchmarks.catalogue import METHODS
-from benchmarks.methods import daniel_one_shot, fedavg, nodewise, paper
+from benchmarks.catalogue import METHODS, raced
+from benchmarks.methods import als, daniel_one_shot, fedavg, nodewise, paper, sv_soft
 from benchmarks.methods.result import bytes_of_records, hub_rows
 from benchmarks.problems_made import simulation
 from daniel import Daniel
 from daniel.core.ising import reference_conditional
 from daniel.core.records import records_from
+from daniel.core.solve import LBFGS
 from daniel.errors import MissingDependencyError
 from daniel.simulation.design import Cell
 
@@ -58,6 +61,60 @@ def test_a_step_that_diverges_gives_way_to_a_smaller_one(monkeypatch):
     found = paper.run(race_one.tiny(truth=False), np.random.default_rng(0))
     assert tried == [0.01, 0.003, 0.001]
     assert found.seconds < 1
+
+
+def test_the_papers_recipe_counts_a_symmetric_derivative_once(monkeypatch):
+    monkeypatch.setattr(paper, "one_shot", lambda *_: (np.ones((20, 3)), np.ones((20, 3))))
+    found = paper.run(race_one.tiny(truth=False), np.random.default_rng(0))
+    assert found.bytes_sent == 8 * (2 * 20 * 3 + 20 * 21 // 2)
+
+
+def test_a_longer_step_of_the_convex_baselines_goes_further_on_real_records_alone():
+    problem = race_one.tiny(truth=False)
+    short, longer = (
+        sv_soft.run(problem, np.random.default_rng(0), **METHODS[name].options).theta
+        for name in ("sv-soft", "sv-soft-0.1")
+    )
+    assert np.linalg.norm(longer) > 2 * np.linalg.norm(short)
+    assert "sv-soft-0.1" in raced("visits")
+    assert "sv-soft-0.1" not in raced("simulation-50")
+    assert METHODS["sv-soft"].options == {}  # the name of results that are stored
+
+
+def test_the_l1_penalty_leaves_the_intercept_free():
+    """Of a rare code that depends on nothing: log-odds of its share."""
+    rng = np.random.default_rng(0)
+    Z = sparse.csr_matrix((rng.random((2000, 12)) < 0.02).astype(np.float32))
+    _, b = nodewise.coefficients(Z, "l1", 0)
+    mean = np.asarray(Z.mean(axis=0)).ravel()
+    assert b == pytest.approx(np.log(mean / (1 - mean)), abs=0.1)
+
+
+def test_averaging_uses_daniels_guess_of_the_curvature(monkeypatch):
+    guesses = []
+    monkeypatch.setattr(fedavg, "LBFGS", lambda guess=None: guesses.append(guess) or LBFGS(guess))
+    (site,) = fedavg.objectives(
+        [records_from(race_one.tiny(truth=False).Z)], 3, np.random.default_rng(0), tied=False
+    )
+    fedavg.average([site], 3, 2, 1, np.random.default_rng(1))
+    assert len(guesses) == 2
+    assert all(callable(guess) for guess in guesses)
+
+
+def test_als_runs_with_one_thread_of_blas(monkeypatch):
+    pytest.importorskip("implicit")
+    from implicit.cpu.als import AlternatingLeastSquares
+
+    fit, seen = AlternatingLeastSquares.fit, []
+
+    def watched(self, *args, **kwargs):
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return fit(self, *args, **kwargs)
+
+    monkeypatch.setattr(AlternatingLeastSquares, "fit", watched)
+    with threadpool_limits(2, "blas"):
+        als.run(race_one.tiny(truth=False), np.random.default_rng(0), d=5)
+    assert set(seen) == {1}
 
 
 def test_node_wise_coefficients_become_couplings():

@@ -49,7 +49,7 @@ def row(page_text, label):
 
 def test_a_peer_stands_with_its_best_setting_and_its_ratio_to_the_right_daniel():
     found = text(
-        result("peer", 0.70, 1.0, setting="d=25"),
+        result("peer", 0.70, 3.0, setting="d=25"),
         result("peer", 0.75, 30.0, setting="d=50"),
         result("site peer", 0.5, 40.0, where="stay", rounds=7),
     )
@@ -75,9 +75,33 @@ def test_what_is_lost_is_said():
     assert "- a: good, d=50 0.980, Daniel, pooled 0.950" in found
     assert "d=25 0.91" not in found
     assert "- mean AUC: federated 0.860, Daniel, one shot 0.850" in found
-    assert "- quick takes 0.50 × the time of Daniel, pooled" in found
+    assert "- quick takes 0.50 × the time of Daniel, pooled (AUC 0.500, ours 0.900)" in found
     assert "counts takes" not in found
     assert "Daniel, pooled takes 4.00 × the time of counts" in found
+
+
+def test_a_fast_setting_of_a_good_peer_is_said():
+    found = text(result("peer", 0.7, 30.0, setting="d=50"), result("peer", 0.6, 1.0, setting="d=5"))
+    assert row(found, "peer")[1] == "d=50"
+    assert "- peer, d=5 takes 0.50 × the time of Daniel, pooled (AUC 0.600, ours 0.900)" in found
+    assert "the fastest." not in found
+
+
+def test_a_machine_that_was_not_idle_is_said():
+    quiet, shared = result("quiet", other_cores=0.02), result("shared", other_cores=0.84)
+    found = text(quiet, shared)
+    assert "in brackets the cores that other programs used: shared (0.8)." in found
+    assert "is not stored for 2 of 4 runs" in found  # those of Daniel
+    assert "not idle" not in text(quiet)
+
+
+def test_results_from_before_a_method_changed_are_to_be_raced_again():
+    old = result("als", method="als-50", config={"options": {"d": 50}})
+    new = result("als", method="als-50", config={"options": {"d": 50}, "edition": 2})
+    said = "Raced before the method changed: `python -m benchmarks.race --problems visits --methods"
+    assert f"{said} als-50`." in text(old)
+    assert said not in text(new)
+    assert "als-50" not in text(new).split("Not raced yet")[1]
 
 
 def test_errors_to_the_truth_are_compared():

@@ -50,6 +50,7 @@ def test_failures_and_late_runs_are_rows_and_a_second_race_does_what_is_missing(
     assert found["good"]["status"] == "done"
     assert (found["good"]["bytes_sent"], found["good"]["rounds"]) == (7, 3)
     assert 450 < found["good"]["memory_mb"] < 1500  # packages, and 305 MB of ones
+    assert min(found["good"]["other_cores"], found["good"]["load_average"]) >= 0
     assert found["good"]["commit"] and found["good"]["versions"]["numpy"] == np.__version__
     assert found["bad"]["status"] == "failed"
     assert found["bad"]["reason"] == "ValueError: no such luck"
@@ -89,6 +90,25 @@ def test_a_method_too_slow_for_the_smaller_problem_is_not_tried_on_the_larger(pl
     assert not calls
     run(place, {"m": entry()}, limit=6.0)
     assert calls
+
+
+def test_what_other_programs_used_is_told(monkeypatch):
+    clock = iter([100.0, 107.0])
+    monkeypatch.setattr(race, "busy", lambda: next(clock))
+    monkeypatch.setattr(race.time, "perf_counter", iter([0.0, 4.0]).__next__)
+    found = race.Load().until_now(own=5.0)
+    assert found["other_cores"] == 0.5
+    monkeypatch.setattr(race, "busy", lambda: None)  # not every system tells
+    monkeypatch.setattr(race.time, "perf_counter", lambda: 0.0)
+    assert list(race.Load().until_now(own=5.0)) == ["load_average"]
+
+
+def test_a_method_that_changed_is_raced_again():
+    old = race.config("visits", {"sha256": "x"}, entry(d=5))
+    done = {"config": old, "status": "done", "limit": 5.0}
+    new = race.config("visits", {"sha256": "x"}, replace(entry(d=5), edition=2))
+    assert not race.kept(done, new, 5.0)
+    assert race.kept(done | {"config": new}, new, 5.0)
 
 
 def test_a_torn_result_is_no_result(tmp_path):
