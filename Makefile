@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report large dask race growth page simulate clean
+.PHONY: help install demo test lint tools bench solver relations clinical clusters cohort prepare federation network report large papersize dask race growth page simulate clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -88,6 +88,9 @@ network: $(VENV)/.installed ## one study over memory, folder and NVIDIA FLARE; l
 
 large: $(VENV)/.installed ## 20,000 codes: start, plain and sketched answers, finish
 	$(BIN)/python -m benchmarks.large
+
+papersize: $(VENV)/.installed ## the paper's 906,530 records on this machine: time and memory
+	$(BIN)/python -m benchmarks.papersize
 
 dask: $(VENV)/.installed ## the same fit here and on two Dask workers, one of which dies
 	$(BIN)/python -m benchmarks.workers | tee results/dask.txt

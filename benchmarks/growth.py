@@ -7,11 +7,13 @@ Three things are timed at each point, one size varied at a time:
 sweep      one gradient of a factored fit: three GEMMs, 6 n p d flops, and n p logistic functions
 answer     a site's derivative (p, p): passes of 2 n p d flops, one for the logits and a few for the
            intercepts, n p logistic functions, and the residuals of each row added up at each of
-           its present codes (dense records would need 2 n p^2 flops for that)
+           its present codes (dense records would need 2 n p^2 flops for that), and the (p, p)
+           array, filled and made symmetric
 exchange   start, two answers and finish with at most STEPS iterations each
 
 Records have CODES_PER_RECORD codes whatever p is, as in practice.  The cost model of docs/scale.md
-is fitted to the first two: seconds for each flop, and for each entry of the residual (n, p).
+is fitted to the first two: seconds for each flop, each entry of the residual (n, p), and each of
+the derivative (p, p).  `benchmarks.page_commands` holds it against whole commands.
 Seconds on a shared machine say little: run it when the machine is idle.
 """
 
@@ -41,8 +43,9 @@ BASE = 1  # place in each list that the others are varied around
 TOPICS, CODES_PER_RECORD, STEPS = 40, 16, 20
 LONG = 5.0  # seconds
 PAUSE = 0.1  # seconds in which the threads of the last measurement go to sleep
+Work = dict[str, Callable[[float, float, float], float]]
 # What each step costs, in units whose seconds are fitted: columns of (n, p, d).
-MODEL: dict[str, dict[str, Callable[[float, float, float], float]]] = {
+MODEL: dict[str, Work] = {
     "sweep": {
         "flop of the three products, 6npd": lambda n, p, d: 6 * n * p * d,
         "entry of the residual, np": lambda n, p, d: n * p,
@@ -50,6 +53,7 @@ MODEL: dict[str, dict[str, Callable[[float, float, float], float]]] = {
     "answer": {
         "flop of one pass of logits, 2npd": lambda n, p, d: 2 * n * p * d,
         "entry of the residual and its sums, np": lambda n, p, d: n * p,
+        "entry of the derivative, p²": lambda n, p, d: p * p,
     },
 }
 
@@ -129,24 +133,32 @@ def exponents(rows: list[dict[str, Any]], sizes: dict[str, tuple[int, ...]]) -> 
     return out
 
 
+def fit_units(
+    units: Work, rows: list[dict[str, Any]], step: str, known: np.ndarray | float = 0.0
+) -> dict[str, Any]:
+    """Seconds of each unit beside those known, by non-negative least squares of relative errors."""
+    seconds = np.array([row[step] for row in rows])
+    work = np.array(
+        [[unit(row["n"], row["p"], row["d"]) for unit in units.values()] for row in rows]
+    )
+    found, _ = nnls(work / seconds[:, None], (seconds - known) / seconds)
+    worst = float(np.abs((work @ found + known) / seconds - 1).max())
+    return {"seconds": dict(zip(units, found.tolist(), strict=True)), "worst": worst}
+
+
 def cost_model(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Seconds of each unit, by non-negative least squares of relative errors."""
-    out: dict[str, Any] = {}
-    for step, units in MODEL.items():
-        seconds = np.array([row[step] for row in rows])
-        work = np.array(
-            [[unit(row["n"], row["p"], row["d"]) for unit in units.values()] for row in rows]
-        )
-        found, _ = nnls(work / seconds[:, None], np.ones(seconds.size))
-        worst = float(np.abs(work @ found / seconds - 1).max())
-        out[step] = {"seconds": dict(zip(units, found.tolist(), strict=True)), "worst": worst}
-    return out
+    """step -> seconds of each unit of MODEL, and the worst relative error."""
+    return {step: fit_units(units, rows, step) for step, units in MODEL.items()}
+
+
+def cost(units: Work, fitted: dict[str, Any], n: float, p: float, d: float) -> float:
+    """Seconds that fitted units come to."""
+    return float(sum(fitted["seconds"][name] * unit(n, p, d) for name, unit in units.items()))
 
 
 def predicted(model: dict[str, Any], step: str, n: float, p: float, d: float) -> float:
-    """Seconds that the fitted model expects."""
-    units = model[step]["seconds"]
-    return float(sum(units[name] * unit(n, p, d) for name, unit in MODEL[step].items()))
+    """Seconds that the fitted model expects of a step in a process."""
+    return cost(MODEL[step], model[step], n, p, d)
 
 
 def text(found: dict[str, Any]) -> str:
@@ -184,7 +196,6 @@ def main() -> None:
     found = {
         "points": rows,
         "exponents": exponents(rows, sizes),
-        "model": cost_model(rows),
         "repeats": arguments.repeats,
         "machine": machine(),
         "versions": versions(),

@@ -1,20 +1,27 @@
 """Very many codes on one machine: time and peak memory of each step, plain and sketched.
 
-    python -m benchmarks.large                   p = 20,000; writes results/large.md
+    python -m benchmarks.large                      p = 20,000; writes results/large.md
+    python -m benchmarks.large --records 60000      adds its rows to the table
     python -m benchmarks.large --p 2000 --records 5000 --components 30 --out small.md
 
 Two sites of equal size, an open study.  Every step is the command in a process of its own.
-Records are drawn from topics of codes.
+Records are drawn from topics of codes.  A run replaces the rows of as many records in its table.
 """
 
 import argparse
 import os
+import re
 import tempfile
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 
+from benchmarks import tables
 from benchmarks.exchange import Cost, events, measured
 from benchmarks.problems import PROJECT_ROOT
+from daniel.core.natural import SMALL_HUB
+from daniel.federated import messages
 from daniel.federated.keys import make_key, write_key
 from daniel.study import Codes, Disclosure, Model, Study
 
@@ -22,6 +29,9 @@ OUT = PROJECT_ROOT / "results" / "large.md"
 HUB, SITE = "north", "south"
 P, RECORDS, COMPONENTS = 20_000, 50_000, 100
 TIMES = 3  # directions of a sketch, in components
+INDEPENDENCE, FITTED = "independence", "fitted"
+# A table without these columns is of one run.
+ONE_RUN = {"records": f"{RECORDS:,}", "start": INDEPENDENCE}
 
 
 @dataclass(frozen=True)
@@ -29,6 +39,15 @@ class Size:
     p: int
     records: int
     components: int
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run of the table: whether its start was fitted, and seconds[answers][step]."""
+
+    size: Size
+    fitted: bool
+    seconds: dict[str, dict[str, float]]
 
 
 def make_sites(folder: Path, size: Size) -> None:
@@ -50,8 +69,8 @@ def make_sites(folder: Path, size: Size) -> None:
         measured(folder, "prepare", f"{name}.parquet", *study, "--site", name, "--out", name)
 
 
-def exchange(folder: Path, name: str) -> dict[str, tuple[Cost, int]]:
-    """Cost of each step of one exchange, and the size of the file that it writes."""
+def exchange(folder: Path, name: str, size: Size) -> list[dict[str, str]]:
+    """One exchange: a row of the table for each step."""
     start, answer, model = f"{name}-start.daniel", f"{name}-answer.daniel", f"{name}-model"
     study = ("--study", f"{name}.toml")
     steps = {
@@ -62,29 +81,68 @@ def exchange(folder: Path, name: str) -> dict[str, tuple[Cost, int]]:
             f"{model}/model.safetensors",
         ),
     }
-    out = {}
+    rows = []
     for step, (arguments, file) in steps.items():
         cost = measured(folder, *arguments)
-        out[step] = cost, (folder / file).stat().st_size
-        print(name, step, cost, f"{out[step][1] / 1e6:,.1f} MB", flush=True)
-    return out
+        began = messages.read((folder / start).read_bytes()).arrays["U"]
+        head = {
+            "records": f"{size.records:,}",
+            "start": FITTED if began.any() else INDEPENDENCE,
+            "answers": name,
+            "step": step,
+        }
+        rows.append(head | cells(cost, (folder / file).stat().st_size))
+        print(*rows[-1].values(), sep="  ", flush=True)
+    return rows
 
 
-def markdown(size: Size, costs: dict[str, dict[str, tuple[Cost, int]]]) -> str:
-    lines = [
-        "| answers | step | time | of all cores | peak memory | file |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, steps in costs.items():
-        for step, (cost, written) in steps.items():
-            times = f"{cost.seconds:,.0f} s | {cost.processor:,.0f} s"
-            memory = f"{cost.memory / 1024:.1f} GB"
-            lines.append(f"| {name} | {step} | {times} | {memory} | {written / 1e6:,.0f} MB |")
-    table = "\n".join(lines)
+def cells(cost: Cost, written: int) -> dict[str, str]:
+    """What a step took, and the size of the file that it wrote."""
+    return {
+        "time": f"{cost.seconds:,.0f} s",
+        "of all cores": f"{cost.processor:,.0f} s",
+        "peak memory": f"{cost.memory / 1024:.1f} GB",
+        "file": f"{written / 1e6:,.0f} MB",
+    }
+
+
+def rows_of(text: str) -> list[dict[str, str]]:
+    return [ONE_RUN | row for row in tables.read(text)]
+
+
+def runs(text: str) -> Iterator[Run]:
+    """The runs whose rows stand in a table."""
+    said = re.search(r"([\d,]+) codes,.*?([\d,]+) components", text)
+    assert said is not None
+    p, components = (int(number.replace(",", "")) for number in said.groups())
+    for (records, start), group in groupby(
+        rows_of(text), key=lambda row: (row["records"], row["start"])
+    ):
+        seconds: dict[str, dict[str, float]] = {}
+        for row in group:
+            seconds.setdefault(row["answers"], {})[row["step"]] = tables.number(row["time"])
+        size = Size(p, int(tables.number(records)), components)
+        yield Run(size, start == FITTED, seconds)
+
+
+def others(path: Path, size: Size) -> list[dict[str, str]]:
+    """Rows that stand in a table of the same codes and components, of other numbers of records."""
+    if not path.exists():
+        return []
+    text = path.read_text("utf-8")
+    old = {(run.size.p, run.size.components) for run in runs(text)}
+    if old != {(size.p, size.components)}:
+        return []
+    return [row for row in rows_of(text) if row["records"] != f"{size.records:,}"]
+
+
+def markdown(size: Size, rows: list[dict[str, str]]) -> str:
+    rows = sorted(rows, key=lambda row: tables.number(row["records"]))
+    few = int(SMALL_HUB * size.p)
     k = TIMES * size.components
     return f"""# Very many codes
 
-{size.p:,} codes, {size.records:,} records at each of two sites, {size.components} components, on \
+{size.p:,} codes, {size.components} components, two sites with as many records each, on \
 one machine with {os.cpu_count()} cores;
 written by `python -m benchmarks.large`. Each step is the command in a process of its own. A \
 (p, p) array in single
@@ -92,14 +150,20 @@ precision has {4e-9 * size.p**2:.2g} GB. Sketches have {k} directions; a site th
 no (p, p) array. The hub
 holds one when it finishes, for its own derivative.
 
-{table}
+The records are synthetic. A hub with at most {SMALL_HUB:g} records a code, here {few:,}, or that \
+sees no component above
+chance, starts at independence: the start is then no fit, the answer multiplies no factors, and \
+the finish goes the
+whole way by itself.
+
+{tables.made(rows)}
 """
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--p", type=int, default=P)
-    parser.add_argument("--records", type=int, default=RECORDS)
+    parser.add_argument("--records", type=int, default=RECORDS, help="of each site")
     parser.add_argument("--components", type=int, default=COMPONENTS)
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
@@ -107,9 +171,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place)
         make_sites(folder, size)
-        costs = {name: exchange(folder, name) for name in ("plain", "sketched")}
+        rows = [row for name in ("plain", "sketched") for row in exchange(folder, name, size)]
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
-    arguments.out.write_text(markdown(size, costs), "utf-8")
+    text = markdown(size, [*others(arguments.out, size), *rows])
+    arguments.out.write_text(text, "utf-8")
 
 
 if __name__ == "__main__":

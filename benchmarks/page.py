@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from benchmarks import page_growth, page_races
+from benchmarks import page_commands, page_growth, page_races
 from benchmarks.race import OUT as RACES
 from benchmarks.race import ROOT
 
@@ -22,24 +22,38 @@ HEAD = """# Benchmarks
 Made by `python -m benchmarks.page` from what is stored in [results](../results); every number
 here is copied from there. What a table means for a network of hospitals: [scale.md](scale.md).
 """
-# File of facts in results -> title, and the command that writes it.
+# File in results -> title, and the command that writes it.
 SINGLE = {
     "papersize.json": ("The paper's size on one machine", "python -m benchmarks.papersize"),
+    "large.md": ("Very many codes", "python -m benchmarks.large"),
+    "dask.txt": ("A cluster of processes", "make dask"),
+    "federation/sketch.md": ("What sketched answers cost", "python -m benchmarks.sketch"),
+    "sweep.txt": ("One gradient sweep", "make bench"),
+    "solver.txt": ("The solver against the paper's descent", "make solver"),
 }
-
-
-def read(path: Path) -> dict[str, Any] | None:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
 
 
 def missing(title: str, command: str) -> list[str]:
     return [f"## {title}", "", f"Not measured yet: `{command}`.", ""]
 
 
-def facts(title: str, command: str, found: dict[str, Any]) -> list[str]:
+def single(title: str, command: str, path: Path) -> list[str]:
+    """A file as it is, or the table of its facts."""
+    text = path.read_text(encoding="utf-8")
+    lines = [f"## {title}", ""]
+    if path.suffix == ".md":  # its text says which command wrote it
+        _heading, _, body = text.partition("\n\n")
+        return [*lines, body.rstrip(), ""]
+    lines += [f"`{command}`", ""]
+    if path.suffix == ".json":
+        return lines + facts(json.loads(text))
+    return [*lines, "```", text.rstrip(), "```", ""]
+
+
+def facts(found: dict[str, Any]) -> list[str]:
     """A table of names and values; lists of like rows become tables of their own."""
     rows = {k: v for k, v in found.items() if not isinstance(v, dict | list)}
-    lines = [f"## {title}", "", f"`{command}`", ""]
+    lines = []
     if rows:
         lines += ["| | |", "|---|---|", *(f"| {k} | {shown(v)} |" for k, v in rows.items()), ""]
     for name, value in found.items():
@@ -74,14 +88,15 @@ def page(results: Path) -> str:
         lines += page_races.section(races)
     else:
         lines += missing("Races", "python -m benchmarks.race")
-    growth = read(results / "growth.json")
-    if growth is not None:
-        lines += page_growth.section(growth)
+    growth = results / "growth.json"
+    if growth.exists():
+        points = json.loads(growth.read_text("utf-8"))
+        lines += page_growth.section(points, page_commands.stored(results))
     else:
         lines += missing("Growth", "python -m benchmarks.growth")
     for name, (title, command) in SINGLE.items():
-        found = read(results / name)
-        lines += missing(title, command) if found is None else facts(title, command, found)
+        path = results / name
+        lines += single(title, command, path) if path.exists() else missing(title, command)
     return "\n".join(lines).rstrip() + "\n"
 
 

@@ -2,25 +2,26 @@
 
 from typing import Any
 
-from benchmarks.growth import MODEL, predicted
+from benchmarks import page_commands
+from benchmarks.growth import MODEL, cost_model, predicted
+from benchmarks.page_commands import Stored
 from benchmarks.page_races import size
 
 STEPS = ("sweep", "answer", "exchange")
 SITES, RECORDS = 100, 10**9  # of the plan in docs/scale.md
 PLANS = ((2_142, 200), (20_000, 100))  # codes and rank
-SWEEPS = 60  # of a whole fit over the hub's records
 EXPLANATION = """One size is varied at a time. *Sweep*: one gradient of the factored loss.
 *Answer*: a site's derivative, intercepts included. *Exchange*: start, two answers and finish,
 with a fixed number of iterations. Below, the exponent of the fitted power with its standard
 error."""
 PLAN = """What the cost model says of {sites} sites of {records:,} records each, on machines like
-this one. It is an extrapolation of the measurements above, not a measurement. *Site*: one answer.
-*Hub*: {sweeps} sweeps over its own records. *Answers*: all that the hub receives, in 32-bit
+this one. It is an extrapolation of the measurements above, not a measurement. *Site*: one answer,
+as a command. *Hub*: {hub}. *Answers*: all that the hub receives, in 32-bit
 numbers; masked answers have twice as many bytes. *Sketch*: the same with 3 p d numbers instead of
 p (p + 1)/2. *Masks*: random words that one site expands for a masked answer, 8 bytes each."""
 
 
-def section(found: dict[str, Any]) -> list[str]:
+def section(found: dict[str, Any], commands: Stored) -> list[str]:
     machine = found["machine"]
     lines = ["## Growth", "", "`python -m benchmarks.growth`", "", EXPLANATION, ""]
     where = f"Machine: {machine['processor']}, {machine['cores']} cores."
@@ -34,7 +35,10 @@ def section(found: dict[str, Any]) -> list[str]:
         fits = found["exponents"][step]
         cells = " | ".join(_power(fits[name]) for name in ("n", "p", "d"))
         lines.append(f"| {step} | {cells} |")
-    return [*lines, "", *model(found["model"]), *plan(found["model"])]
+    fitted = cost_model(found["points"])
+    fitted["command"] = page_commands.beside(fitted, commands.answers)
+    lines += ["", *model(fitted), *page_commands.section(fitted, commands)]
+    return [*lines, *plan(fitted, commands.units)]
 
 
 def _power(fit: dict[str, Any]) -> str:
@@ -45,33 +49,47 @@ def model(fitted: dict[str, Any]) -> list[str]:
     """The fitted seconds of each unit of work."""
     lines = ["### Cost model", "", "| step | unit of work | fitted | worst relative error |"]
     lines.append("|---" * 4 + "|")
-    for step in MODEL:
+    for step in [name for name in (*MODEL, "command") if fitted[name] is not None]:
         for unit, value in fitted[step]["seconds"].items():
-            said = f"{1e9 * value:.3g} ns"
-            if "flop" in unit and value > 0:
-                said = f"{1e-9 / value:,.0f} Gflop/s"
-            lines.append(f"| {step} | {unit} | {said} | {fitted[step]['worst']:.0%} |")
+            worst = f"{fitted[step]['worst']:.0%}"
+            lines.append(f"| {step} | {unit} | {_rate(unit, value)} | {worst} |")
     return [*lines, ""]
 
 
-def plan(fitted: dict[str, Any]) -> list[str]:
-    """The cost of a large network, by the model."""
+def _rate(unit: str, value: float) -> str:
+    if value == 0:
+        return "not told apart from the others"
+    if "flop" in unit:
+        return f"{1e-9 / value:,.0f} Gflop/s"
+    for name, scale in (("s", 1.0), ("µs", 1e-6)):
+        if value >= scale:
+            return f"{value / scale:.3g} {name}"
+    return f"{1e9 * value:.3g} ns"
+
+
+def plan(fitted: dict[str, Any], units: float | None) -> list[str]:
+    """The cost of a large network, by the model; units: sweeps of a whole fit at the hub."""
     n = RECORDS // SITES
+    hub = "not known without `python -m benchmarks.papersize`"
+    if units is not None:
+        hub = f"{units:.0f} sweeps over its own records, as many as at the paper's size"
     lines = [
         "### A large network, by the model",
         "",
-        PLAN.format(sites=SITES, records=n, sweeps=SWEEPS),
+        PLAN.format(sites=SITES, records=n, hub=hub),
         "",
         "| codes | rank | site | hub | one answer | answers | sketch | masks | hub's p × p array |",
         "|---" * 9 + "|",
     ]
+    at_site = page_commands.answer(fitted, fitted["command"])
     for p, d in PLANS:
         answer, sketch = 4 * p * (p + 1) // 2, 4 * 3 * p * d
+        sweep = predicted(fitted, "sweep", n, p, d)
         cells = [
             f"{p:,}",
             str(d),
-            duration(predicted(fitted, "answer", n, p, d)),
-            duration(SWEEPS * predicted(fitted, "sweep", n, p, d)),
+            duration(at_site(n, p, d)),
+            "–" if units is None else duration(units * sweep),
             size(answer),
             size(SITES * answer),
             size(SITES * sketch),

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from benchmarks import growth, page, page_races
+from benchmarks import growth, page, page_commands, page_growth, page_races
 
 FACTS = {"records": 1000, "codes": 50, "sites": 3, "codes_per_record": 4.0, "pairs": 20}
 MACHINE = {"processor": "P", "cores": 2, "memory_gb": 8.0, "threads": {"OMP_NUM_THREADS": None}}
@@ -144,8 +144,10 @@ def test_rounds_of_averaging_stand_beside_the_one_exchange():
 
 def test_an_empty_folder_gives_the_commands(tmp_path):
     found = page.page(tmp_path)
-    for command in ("race", "growth", "papersize"):
+    for command in ("race", "growth", "papersize", "large", "sketch"):
         assert f"`python -m benchmarks.{command}`" in found
+    for command in ("dask", "bench", "solver"):
+        assert f"`make {command}`" in found
 
 
 def test_the_page_holds_what_is_stored(tmp_path):
@@ -153,12 +155,19 @@ def test_the_page_holds_what_is_stored(tmp_path):
     for run in (POOLED, ONE_SHOT):
         (tmp_path / "races" / f"{run['label']}.json").write_text(json.dumps(run))
     (tmp_path / "growth.json").write_text(json.dumps(grown()))
-    facts = {"seconds": 12.3456, "memory MB": 2048, "steps": [{"step": "start", "s": 1.5}]}
-    (tmp_path / "papersize.json").write_text(json.dumps(facts))
+    (tmp_path / "papersize.json").write_text(json.dumps(papersize()))
+    (tmp_path / "federation").mkdir()
+    for name in ("large.md", "federation/sketch.md"):
+        (tmp_path / name).write_text(f"# A heading\n\n{LARGE}")
+    for name in ("dask.txt", "sweep.txt", "solver.txt"):
+        (tmp_path / name).write_text(f"measured for {name}\n")
     found = page.page(tmp_path)
-    assert "| seconds | 12.3 |" in found
-    assert "| memory MB | 2,048 |" in found
-    assert "| start | 1.5 |" in found
+    assert "| loss | 58.3 |" in found
+    assert "| records at the hub | 400,000 |" in found
+    assert "| own answer | 17 |" in found
+    assert "```\nmeasured for dask.txt\n```" in found
+    assert found.count(LARGE.strip()) == 2
+    assert "A heading" not in found
     assert "| sweep | 1.00 ± 0.00 | 1.00 ± 0.00 | 1.00 ± 0.00 |" in found
     assert "| 100 Gflop/s |" in found
     assert "Not measured yet" not in found
@@ -179,7 +188,6 @@ def grown():
     return {
         "points": rows,
         "exponents": growth.exponents(rows, SIZES),
-        "model": growth.cost_model(rows),
         "machine": MACHINE,
         "commit": "abc",
     }
@@ -191,11 +199,95 @@ def test_exponents_and_cost_model_find_what_was_put_in():
     assert found["exponents"]["exchange"]["p"]["exponent"] == pytest.approx(2)
     assert found["exponents"]["sweep"]["d"]["exponent"] == pytest.approx(1)
     assert 0 < found["exponents"]["answer"]["d"]["exponent"] < 1
-    flop, entry = found["model"]["answer"]["seconds"].values()
+    model = growth.cost_model(found["points"])
+    flop, entry, pair = model["answer"]["seconds"].values()
     assert flop == pytest.approx(1e-11)
     assert entry == pytest.approx(6e-11)
-    assert found["model"]["answer"]["worst"] < 1e-6
-    assert growth.predicted(found["model"], "sweep", 1e6, 1e3, 100) == pytest.approx(6.0)
+    assert pair == pytest.approx(0, abs=1e-15)
+    assert model["answer"]["worst"] < 1e-6
+    assert growth.predicted(model, "sweep", 1e6, 1e3, 100) == pytest.approx(6.0)
+
+
+LARGE = """20,000 codes, 100 components, two sites
+
+| records | start | answers | step | time | file |
+| --- | --- | --- | --- | --- | --- |
+| 50,000 | independence | plain | start | 3 s | 1 MB |
+| 50,000 | independence | plain | answer | 25 s | 1 MB |
+| 50,000 | independence | plain | finish | 1,212 s | 1 MB |
+| 60,000 | fitted | plain | start | 30 s | 1 MB |
+| 60,000 | fitted | plain | answer | 35 s | 1 MB |
+| 60,000 | fitted | plain | finish | 200 s | 1 MB |
+"""
+
+
+def papersize():
+    took = {"start": 30.0, "own answer": 17.0, "answer": 21.0, "finish": 253.0}
+    return {
+        "records at the hub": 400_000,
+        "records at the other site": 500_000,
+        "codes": 2_000,
+        "components": 200,
+        "seconds of a bare sweep over the hub (unit)": 6.0,
+        "loss": 58.333,
+        "steps": [{"step": step, "seconds": seconds} for step, seconds in took.items()],
+    }
+
+
+def test_stored_commands_are_found(tmp_path):
+    (tmp_path / "papersize.json").write_text(json.dumps(papersize()))
+    (tmp_path / "large.md").write_text(LARGE)
+    found = page_commands.stored(tmp_path)
+    assert found.units == 50
+    rows = [tuple(row.values())[1:] for row in found.answers]
+    assert rows == [
+        *((400_000, 2_000, 200, 17.0), (500_000, 2_000, 200, 21.0)),
+        *((50_000, 20_000, 1, 25.0), (60_000, 20_000, 100, 35.0)),
+    ]
+    assert [row["seconds"] for row in found.hubs] == [300.0, 1215.0, 230.0]
+    assert page_commands.stored(tmp_path / "none") == page_commands.Stored([], [], None)
+
+
+def test_commands_are_the_step_and_what_is_fitted_beside_it():
+    model = growth.cost_model(grown()["points"])
+    sizes = ((1e5, 1e3, 10), (2e5, 1e3, 10), (1e4, 1e4, 1), (5e4, 2e4, 1))
+    rows = [
+        {
+            "run": "x",
+            **dict(zip("npd", size, strict=True)),
+            "seconds": growth.predicted(model, "answer", *size) + 4 + 1e-5 * n + 3e-8 * p**2,
+        }
+        for size in sizes
+        for n, p, _ in [size]
+    ]
+    fitted = page_commands.beside(model, rows)
+    assert list(fitted["seconds"].values()) == pytest.approx([4, 1e-5, 3e-8], rel=1e-6)
+    rows[-1]["seconds"] *= 2  # a row that the others do not foresee
+    text = "\n".join(page_commands.section(model, page_commands.Stored(rows, [], None)))
+    assert row(text.replace("| x | 50,000", "| y | 50,000"), "y")[-1].endswith("(0.50 ×)")
+    assert page_commands.section(model, page_commands.Stored(rows[:2], [], None)) == []
+
+
+def test_the_hub_of_the_plan_takes_the_measured_sweeps():
+    model = growth.cost_model(grown()["points"]) | {"command": None}
+    lines = page_growth.plan(model, 50.0)
+    assert "50 sweeps over its own records" in "\n".join(lines)
+    hours = 50 * growth.predicted(model, "sweep", 1e7, 2142, 200) / 3600
+    assert f"| {hours:.1f} h |" in "\n".join(lines)
+    assert "| – |" in page_growth.plan(model, None)[-2]
+
+
+def test_units_that_are_not_told_apart_are_said():
+    model = growth.cost_model(grown()["points"]) | {"command": None}
+    model["sweep"]["seconds"]["entry of the residual, np"] = 0.0
+    assert "| entry of the residual, np | not told apart from the others |" in "\n".join(
+        page_growth.model(model)
+    )
+
+
+def test_the_page_is_that_of_the_stored_results():
+    """After a run: python -m benchmarks.page."""
+    assert page.PAGE.read_text("utf-8") == page.page(page.RACES.parent)
 
 
 def test_the_standard_error_is_that_of_linear_regression():

@@ -1,5 +1,7 @@
 """An interrupted run goes on where it was, to the same end."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -85,14 +87,32 @@ def test_a_state_of_another_fit_or_a_damaged_one_is_not_used(data, tmp_path, con
     np.testing.assert_array_equal(run(data, keeper).x, run(data).x)
 
 
-def test_states_are_written_now_and_then_and_removed(data, tmp_path):
+def test_states_are_written_now_and_then(data, tmp_path):
     keeper = Checkpoint(tmp_path / "state", "this fit", every=3600)
-    run(data, keeper)
-    assert not keeper.path.exists()
-    run(data, Checkpoint(keeper.path, "this fit", every=0))
-    assert keeper.path.exists()
-    keeper.clear()
+    with pytest.raises(KeyboardInterrupt):
+        run(data, keeper, fail_whole=12)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("max_iter", [100, 5, 0])
+def test_the_end_is_always_written_and_needs_no_evaluation(data, tmp_path, max_iter):
+    """Whether it converged or not: what comes after the fit may fail and be made again."""
+
+    def solve(objective):
+        return minimise_in_stages(
+            [],
+            objective,
+            np.zeros(30),
+            max_iter=max_iter,
+            tol=1e-9,
+            keeper=Checkpoint(tmp_path / "state", "this fit", every=3600),
+        )
+
+    wanted = solve(make_objective(*data))
+    assert wanted.converged == (max_iter == 100)
+    found = solve(lambda x: pytest.fail("it is solved"))
+    np.testing.assert_array_equal(found.x, wanted.x)
+    assert replace(found, x=None) == replace(wanted, x=None)
 
 
 def test_a_disk_that_cannot_be_written_does_not_end_the_fit(data, tmp_path):

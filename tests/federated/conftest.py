@@ -1,14 +1,19 @@
-"""A small study of three sites, with keys, records and the messages of one exchange."""
+"""A small study of three sites: keys, records, messages of one exchange, and all of it as files."""
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse as sp
+from typer.testing import CliRunner
 
+from daniel.cli import app
 from daniel.core.sample import gibbs
+from daniel.data.prepare import prepare
 from daniel.federated import protocol
-from daniel.federated.keys import SiteKey, make_key
+from daniel.federated.keys import SiteKey, make_key, roster_entry, write_key
 from daniel.matrix import CodeMatrix
 from daniel.study import Codes, Disclosure, Study
 
@@ -93,3 +98,67 @@ def exchange(masked):
 def open_exchange(open_):
     start = open_.start()
     return start, open_.answers(start)
+
+
+# --- as files -------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="session")
+def run():
+    """A command; what it said, on stderr where it fails with the code."""
+
+    def command(*arguments, code=0):
+        result = CliRunner().invoke(app, [str(a) for a in arguments])
+        assert result.exit_code == code, result.output + result.stderr
+        return result.stdout if code == 0 else result.stderr
+
+    return command
+
+
+@pytest.fixture(scope="session")
+def hospitals(make, tmp_path_factory):
+    """Three prepared site folders, keys and a study file, from events as CSV."""
+    root = tmp_path_factory.mktemp("hospitals")
+    network = make()
+    (root / "codes.tsv").write_text("code\n" + "\n".join(network.study.codes.names) + "\n")
+    entries = []
+    for name, key in network.keys.items():
+        write_key(key, root)
+        entries.append(roster_entry(key, "hub" if name == "north" else "site"))
+    text = "version = 1\nname = 'trial'\n[codes]\nfile = 'codes.tsv'\n"
+    (root / "study.toml").write_text(text + "\n".join(entries) + "\n")
+    study = Study.load(root / "study.toml")
+    for name, matrix in network.sites.items():
+        rows, columns = matrix.Z.nonzero()
+        events = pd.DataFrame(
+            {
+                "patient": matrix.patients[rows],
+                "date": np.where(rows % 2, "2020-09-01", "2020-01-01"),
+                "code": np.array(matrix.codes)[columns],
+            }
+        )
+        events.to_csv(root / f"{name}.csv", index=False)
+        prepare(str(root / f"{name}.csv"), study, name, root / name)
+    return SimpleNamespace(root=root, study=study, names=list(network.sites))
+
+
+@pytest.fixture
+def here(hospitals, tmp_path, monkeypatch):
+    """A working folder that sees the hospitals' files and has logs of its own."""
+    for path in hospitals.root.iterdir():
+        if path.suffix == ".key":
+            (tmp_path / path.name).write_bytes(path.read_bytes())
+            (tmp_path / path.name).chmod(0o600)
+        elif path.suffix != ".csv":
+            (tmp_path / path.name).symlink_to(path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def answered(here, run):
+    """A start and all answers, made by the commands."""
+    run("start", "north", "--out", "start.daniel")
+    for name in ("north", "south", "east"):
+        run("answer", name, "start.daniel", "--out", f"{name}.daniel", "--approve", "Ada")
+    return here

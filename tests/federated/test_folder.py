@@ -4,11 +4,9 @@ import hashlib
 import json
 import os
 import random
-import signal
 import time
 from itertools import pairwise
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -17,12 +15,10 @@ from typer.testing import CliRunner
 
 from daniel import Daniel
 from daniel.cli import app
-from daniel.data.prepare import prepare
 from daniel.errors import DanielError, FormatError, InputError
 from daniel.federated import folder, messages, protocol
 from daniel.federated.describe import describe, describe_parcel
 from daniel.federated.files import new_folder, read_file, write_file
-from daniel.federated.keys import read_key, roster_entry, write_key
 from daniel.federated.report import Report
 from daniel.federated.validate import ADAPTED, ALONE, EDGES, _calibration, validate
 from daniel.study import Study
@@ -32,55 +28,6 @@ def run(*arguments, code=0):
     result = CliRunner().invoke(app, [str(a) for a in arguments])
     assert result.exit_code == code, result.output + result.stderr
     return result.stdout if code == 0 else result.stderr
-
-
-@pytest.fixture(scope="session")
-def hospitals(make, tmp_path_factory):
-    """Three prepared site folders, keys and a study file, from events as CSV."""
-    root = tmp_path_factory.mktemp("hospitals")
-    network = make()
-    (root / "codes.tsv").write_text("code\n" + "\n".join(network.study.codes.names) + "\n")
-    entries = []
-    for name, key in network.keys.items():
-        write_key(key, root)
-        entries.append(roster_entry(key, "hub" if name == "north" else "site"))
-    text = "version = 1\nname = 'trial'\n[codes]\nfile = 'codes.tsv'\n"
-    (root / "study.toml").write_text(text + "\n".join(entries) + "\n")
-    study = Study.load(root / "study.toml")
-    for name, matrix in network.sites.items():
-        rows, columns = matrix.Z.nonzero()
-        events = pd.DataFrame(
-            {
-                "patient": matrix.patients[rows],
-                "date": np.where(rows % 2, "2020-09-01", "2020-01-01"),
-                "code": np.array(matrix.codes)[columns],
-            }
-        )
-        events.to_csv(root / f"{name}.csv", index=False)
-        prepare(str(root / f"{name}.csv"), study, name, root / name)
-    return SimpleNamespace(root=root, study=study, names=list(network.sites))
-
-
-@pytest.fixture
-def here(hospitals, tmp_path, monkeypatch):
-    """A working folder that sees the hospitals' files and has logs of its own."""
-    for path in hospitals.root.iterdir():
-        if path.suffix == ".key":
-            (tmp_path / path.name).write_bytes(path.read_bytes())
-            (tmp_path / path.name).chmod(0o600)
-        elif path.suffix != ".csv":
-            (tmp_path / path.name).symlink_to(path)
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-@pytest.fixture
-def answered(here):
-    """A start and all answers, made by the commands."""
-    run("start", "north", "--out", "start.daniel")
-    for name in ("north", "south", "east"):
-        run("answer", name, "start.daniel", "--out", f"{name}.daniel", "--approve", "Ada")
-    return here
 
 
 def test_three_commands_give_the_model_that_memory_gives(answered, hospitals):
@@ -429,73 +376,3 @@ def test_folders_replace_their_own_kind_only(tmp_path):
     with new_folder(out, "mark") as part:
         (part / "mark").write_text("4")
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
-
-
-# --- killed ---------------------------------------------------------------------------------------
-
-
-def killed(work, after):
-    """Run `work` in a child and kill it after so many seconds; whether it was killed."""
-    child = os.fork()
-    if child == 0:
-        try:
-            work()
-        finally:
-            os._exit(0)
-    time.sleep(after)
-    os.kill(child, signal.SIGKILL)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-
-def timed(work):
-    begin = time.perf_counter()
-    work()
-    return time.perf_counter() - begin
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_killed_answer_leaves_nothing_or_all(here, hospitals):
-    run("start", "north")
-    study, rng = hospitals.study, random.Random(1)
-
-    def write(out="answer.daniel", key=None):
-        paths = Path("south"), study, Path("start.daniel"), Path(out)
-        return folder.write_answer(*paths, approved_by="Ada", key=key)
-
-    write()  # warm
-    duration = timed(write)
-    Path("south.log").unlink()
-    out, stopped = Path("answer.daniel"), 0
-    for _ in range(20):
-        out.unlink(missing_ok=True)
-        stopped += killed(write, rng.random() * duration)
-        if out.exists():
-            opening = protocol.read_start(Path("start.daniel").read_bytes(), study)
-            protocol.read_answer(out.read_bytes(), study, opening)
-    assert stopped >= 10
-    write()
-    assert out.exists() and not list(here.glob(".answer*"))
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_killed_finish_leaves_nothing_or_all(answered, hospitals):
-    study, rng = hospitals.study, random.Random(2)
-    files = [Path(f"{name}.daniel") for name in hospitals.names]
-
-    def write():
-        folder.write_model(Path("north"), study, Path("start.daniel"), files, Path("model"))
-
-    write()
-    expected = folder.read_model(Path("model")).theta_
-    duration, stopped = timed(write), 0
-    for i in range(20):
-        stopped += killed(
-            write, (0.6 + 0.5 * rng.random()) * duration if i % 2 else rng.random() * duration
-        )
-        if Path("model").exists():
-            np.testing.assert_array_equal(folder.read_model(Path("model")).theta_, expected)
-            assert folder.read_report(Path("model")).codes == 20
-    assert stopped >= 8
-    write()
-    assert not [p for p in answered.iterdir() if p.name.startswith(".model")]
-    assert read_key(Path("north.key")).name == "north"

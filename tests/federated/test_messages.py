@@ -12,6 +12,7 @@ from safetensors.numpy import load
 
 from daniel.errors import DanielError, FormatError
 from daniel.federated import messages, protocol
+from daniel.federated.answers import read_answer
 from daniel.federated.container import MAX_HEADER, canonical, pack, unpack
 from daniel.federated.keys import make_key
 from daniel.federated.messages import ANSWER, START
@@ -72,7 +73,7 @@ def test_thousand_mutations_are_refused(masked, exchange):
             data = mutate(rng, whole)
         with pytest.raises(DanielError) as error:
             if i % 4:
-                protocol.read_answer(data, masked.study, opening)
+                read_answer(data, masked.study, opening)
             else:
                 protocol.read_start(data, masked.study)
         sentences.add(str(error.value))

@@ -115,9 +115,9 @@ def test_the_hubs_own_records_need_no_floor(make):
     absent = [messages.read(a).arrays["absent"].astype(bool) for a in answers]
     assert absent[0].any()  # otherwise the test says nothing
     opening, options = messages.read(start), options_of(network.study)
-    used = protocol.read_answers(answers, network.study, opening)
+    told = [messages.read(data) for data in answers[1:]]
     made = protocol._natural_start(opening, options)
-    sums, _ = protocol._collect(network.hub, network.study, made, options, used, None)
+    sums, _ = protocol._collect(network.hub, network.study, made, options, told, None)
     expected = network.hub.Z.toarray().sum(axis=0)
     for name, hidden in zip(("south", "east"), absent[1:], strict=True):
         expected = expected + np.where(hidden, 0, network.sites[name].Z.toarray().sum(axis=0))

@@ -20,8 +20,8 @@ def fit(
     from daniel.federated import folder
     from daniel.study import Study
 
-    with distributed(scheduler), watched("fitting") as line:
-        agreed = Study.load(study)
+    agreed = Study.load(study)
+    with distributed(scheduler), watched("fitting", folder.tolerance(agreed, *sites)) as line:
         report = folder.fit(sites, agreed, out, progress=line)
     if agreed.disclosure.release == "masked" and len(sites) < 3:
         typer.echo("Fewer than three sites cannot mask each other: fitted as open.", err=True)

@@ -32,13 +32,13 @@ class Checkpoint:
                 return None
             point = Point(arrays["x"], facts["value"], arrays["gradient"])
             pairs = zip(arrays["steps"], arrays["changes"], facts["rho"], strict=True)
-            return State(facts["stage"], point, list(pairs), facts["curve"])
+            return State(facts["stage"], point, list(pairs), facts["curve"], facts["converged"])
         except (OSError, SafetensorError, KeyError, TypeError, ValueError):
             return None  # none, or not a whole one: begin anew
 
     def save(self, state: State) -> None:
-        """Write the state, unless the last one is younger than `every` seconds."""
-        if time.monotonic() - self._last < self.every:
+        """Write the state: that of the end always, others every so many seconds."""
+        if state.converged is None and time.monotonic() - self._last < self.every:
             return
         x = state.point.x
         none: np.ndarray = np.empty((0, x.size), dtype=x.dtype)
@@ -54,6 +54,7 @@ class Checkpoint:
             "value": state.point.value,
             "rho": [rho for _, _, rho in state.memory],
             "curve": state.curve,
+            "converged": state.converged,
         }
         temporary = self.path.with_name(f"{self.path.name}.{os.getpid()}.part")
         try:
@@ -65,6 +66,3 @@ class Checkpoint:
         finally:
             temporary.unlink(missing_ok=True)
         self._last = time.monotonic()
-
-    def clear(self) -> None:
-        self.path.unlink(missing_ok=True)

@@ -278,9 +278,8 @@ def _solved(
     """
     x = objective.pack(Factors(start.U, start.V, objective.prior))
     records = objective.records
-    parts, tol = [], options.tol
+    parts = []
     if records.n * records.p > LARGE:
-        tol = LOOSER * tol
         order = rng.permutation(records.n)
         rows = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
         parts = [objective.on(records.take(some)) for some in rows]
@@ -289,7 +288,7 @@ def _solved(
         objective,
         x,
         max_iter=options.max_iter,
-        tol=tol,
+        tol=tolerance(records.n, records.p, options.tol),
         guess=objective.guess(),
         rough=rough,
         progress=options.progress,
@@ -301,6 +300,11 @@ def _solved(
         assert objective.coords.tie is not None
         b = (objective.coords.tie * np.einsum("jc,jc->j", f.U, f.V))[None, :]
     return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
+
+
+def tolerance(n: int, p: int, tol: float) -> float:
+    """The relative fall of the loss at which a fit of n records stops; LOOSER for very many."""
+    return LOOSER * tol if n * p > LARGE else tol
 
 
 def _one_site(records: Records) -> Records:

@@ -52,6 +52,7 @@ class State:
     point: Point
     memory: Memory
     curve: list[float]
+    converged: bool | None = None  # None: the run is not over
 
 
 class Keeper(Protocol):
@@ -90,6 +91,8 @@ def minimise(
         curve = [point.value]
     else:
         point, curve = state.point, list(state.curve)
+        if state.converged is not None:
+            return Solution(point.x, point.value, len(curve) - 1, state.converged, curve)
         solver.memory = list(state.memory)
         for old, new in pairwise(curve):
             stop(Point(x, old, x), Point(x, new, x))
@@ -156,6 +159,10 @@ def minimise_in_stages(
             state=state if state is not None and number == state.stage else None,
         )
         x = solution.x
+    over = state is not None and state.converged is not None
+    if keeper is not None and not over:  # what comes after may fail too, as on a full disk
+        end = Point(x, solution.value, np.empty(0, dtype=x.dtype))
+        keeper.save(State(len(stages) - 1, end, [], solution.curve, solution.converged))
     return solution
 
 

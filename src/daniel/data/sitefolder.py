@@ -33,7 +33,7 @@ from safetensors.numpy import load_file, save_file
 
 from daniel.data.records import RecordArrays
 from daniel.data.summary import Facts
-from daniel.errors import FormatError, InputError
+from daniel.errors import DanielError, FormatError, InputError
 from daniel.leftovers import remove_abandoned
 from daniel.matrix import CodeMatrix
 from daniel.study import Study
@@ -50,20 +50,30 @@ def new(out: Path) -> Iterator[Path]:
     out = out.absolute()
     part = out.with_name(f".{out.name}.{os.getpid()}.part")
     try:
-        _check_free(out)
-        remove_abandoned(out, own=True)  # such a folder holds patients' data
-        part.mkdir(mode=0o700)
-        yield part
-        os.replace(part, out)
+        with writing(f"The folder {out}"):
+            _check_free(out)
+            remove_abandoned(out, own=True)  # such a folder holds patients' data
+            part.mkdir(mode=0o700)
+            yield part
+            os.replace(part, out)
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+@contextmanager
+def writing(what: str | Path) -> Iterator[None]:
+    """What the system says when it cannot write, as one sentence."""
+    try:
+        yield
+    except DanielError:  # some are errors of the system too
+        raise
     except (OSError, SafetensorError) as error:
         number = getattr(error, "errno", None)
         why = os.strerror(number) if number else "the disk may be full"
         raise InputError(
-            f"The folder {out} cannot be written ({why}): free some space, or choose a place that "
-            "this user may write to."
+            f"{what} cannot be written ({why}): free some space, or choose a place that this user "
+            "may write to, and run the command again."
         ) from None
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
 
 
 def _check_free(out: Path) -> None:

@@ -18,7 +18,6 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.linalg import eigh
 from scipy.sparse.linalg import eigsh, svds
 from sklearn.base import BaseEstimator
 from sklearn.neural_network import BernoulliRBM
@@ -122,7 +121,7 @@ class CorrelationSVT(_Rival):
 
     def _embed(self, Z: sparse.csr_array) -> Floats:
         self.threshold_ = self._threshold(*Z.shape)
-        values, vectors = eigh(_correlation(Z) - np.eye(Z.shape[1]))
+        values, vectors = np.linalg.eigh(_correlation(Z) - np.eye(Z.shape[1]))
         values, vectors = values[::-1], vectors[:, ::-1]
         shrunk = np.maximum(values - self.threshold_, 0)[: self.n_components]
         shrunk = shrunk[shrunk > 0]
@@ -354,7 +353,7 @@ def _top_positive(M: sparse.csr_array, k: int, random_state: int) -> tuple[Float
     if _few(k, M.shape[0]):
         values, vectors = eigsh(S, k=k, which="LA", v0=_start(M, random_state))
     else:
-        values, vectors = eigh(S.toarray())
+        values, vectors = np.linalg.eigh(S.toarray())
     order = np.argsort(values)[::-1][:k]
     order = order[values[order] > 0]
     return vectors[:, order], values[order]

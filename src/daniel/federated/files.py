@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from daniel.data.sitefolder import writing
 from daniel.errors import FormatError, InputError
 from daniel.leftovers import remove_abandoned
 
@@ -13,21 +14,36 @@ from daniel.leftovers import remove_abandoned
 def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
     """Write to a temporary name beside the target, force it to the disk, then rename."""
     path = path.absolute()
-    if not path.parent.is_dir():
-        raise InputError(f"The folder {path.parent} does not exist; make it first.")
-    remove_abandoned(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except OSError as error:
-        raise InputError(f"{path} cannot be written: {error.strerror}.") from None
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(path):
+        check_parent(path)
+        remove_abandoned(path)
+        try:
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def check_parent(path: Path) -> None:
+    """The folder that a file or folder shall stand in must be there, and let this user write."""
+    parent = path.absolute().parent
+    if not parent.is_dir():
+        raise InputError(f"The folder {parent} does not exist; make it first.")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        raise InputError(f"This user may not write to the folder {parent}: choose another place.")
+
+
+def check_folder(out: Path, mark: str) -> None:
+    """Refuse a place that `new_folder` could not fill; long work asks before it begins."""
+    with writing(f"The folder {out}"):
+        if out.exists() and not (out / mark).is_file() and (not out.is_dir() or any(out.iterdir())):
+            raise InputError(f"{out} exists already and is something else: choose another name.")
+        check_parent(out)
 
 
 @contextmanager
@@ -37,18 +53,16 @@ def new_folder(out: Path, mark: str) -> Iterator[Path]:
     An `out` that holds the file `mark` is an older one of the same kind, and is replaced.
     """
     out = out.absolute()
-    if out.exists() and not (out / mark).is_file() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"{out} exists already and is something else: choose another name.")
-    if not out.parent.is_dir():
-        raise InputError(f"The folder {out.parent} does not exist; make it first.")
+    check_folder(out, mark)
     remove_abandoned(out, own=True)
     part, old = (out.with_name(f".{out.name}.{w}.{os.getpid()}.part") for w in ("new", "old"))
     try:
-        part.mkdir()
-        yield part
-        if out.exists():
-            os.replace(out, old)
-        os.replace(part, out)
+        with writing(f"The folder {out}"):
+            part.mkdir()
+            yield part
+            if out.exists():
+                os.replace(out, old)
+            os.replace(part, out)
     finally:
         shutil.rmtree(part, ignore_errors=True)
         shutil.rmtree(old, ignore_errors=True)

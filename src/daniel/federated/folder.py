@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
+from daniel.core import natural
 from daniel.data.sitefolder import read_info, read_site
 from daniel.errors import DanielError, FormatError, InputError
 from daniel.estimator import Daniel
 from daniel.federated import messages, protocol
-from daniel.federated.files import new_folder, read_file, write_file
+from daniel.federated.answers import read_answer
+from daniel.federated.files import check_folder, check_parent, new_folder, read_file, write_file
 from daniel.federated.keys import SiteKey, read_key
 from daniel.federated.ledger import Ledger
 from daniel.federated.messages import Message
@@ -49,13 +51,21 @@ class SiteFiles:
 def open_site(folder: Path, study: Study, key: Path | None) -> SiteFiles:
     """Read a site folder and its key file, NAME.key in the working folder unless given."""
     name = site_name(folder, study)
-    path = Path(f"{name}.key") if key is None else key
+    path = _key_file(name, key)
+    return SiteFiles(name, read_site(folder), _key_of(name, path), Ledger.beside(path))
+
+
+def _key_file(name: str, key: Path | None) -> Path:
+    return Path(f"{name}.key") if key is None else key
+
+
+def _key_of(name: str, path: Path) -> SiteKey:
     if not path.exists():
         raise InputError(f"There is no key file {path}: name it with --key, or run `daniel keys`.")
     keys = read_key(path)
     if keys.name != name:
         raise InputError(f"{path} holds the keys of {keys.name!r}, and the records are {name!r}'s.")
-    return SiteFiles(name, read_site(folder), keys, Ledger.beside(path))
+    return keys
 
 
 def site_name(folder: Path, study: Study) -> str:
@@ -135,13 +145,13 @@ def write_answer(
 
 def _check_free(out: Path, kind: str) -> None:
     """A message may take the place of one of its kind, and of nothing else: a key, a start."""
-    if not out.is_file():
-        return
-    data = read_file(out, LARGEST)
-    if is_sealed(data) and kind == messages.ANSWER:
+    check_parent(out)
+    if not out.exists():
         return
     with suppress(DanielError):
-        if messages.read(data).manifest.kind == kind:
+        data = read_file(out, LARGEST)
+        sealed = is_sealed(data) and kind == messages.ANSWER
+        if sealed or messages.read(data).manifest.kind == kind:
             return
     raise InputError(f"{out} exists already and is no {kind} of daniel: choose another name.")
 
@@ -176,21 +186,34 @@ def write_model(
     name = site_name(folder, study)
     if study.site(name).role != "hub":
         raise InputError(f"{name!r} is not the hub of this study: only the hub finishes.")
+    check_folder(out, REPORT)
     limit = _limit(study)
     opening = read_file(start, limit)
-    files = [read_file(path, limit) for path in answers]
-    keys = open_site(folder, study, key).key if any(map(is_sealed, files)) else None
+    files = _Files(answers, limit, name, _key_file(name, key))
+    state = _checkpoint(out)
     model, report = protocol.finish(
-        read_site(folder),
-        study,
-        opening,
-        files,
-        keys,
-        progress=progress,
-        checkpoint=_checkpoint(out),
+        read_site(folder), study, opening, files, progress=progress, checkpoint=state
     )
     save_model(model, report, out)
+    state.unlink(missing_ok=True)
     return report
+
+
+@dataclass(frozen=True)
+class _Files:
+    """Answers that are read when they are asked for; sealed ones are opened with the hub's key."""
+
+    paths: Sequence[Path]
+    limit: int
+    hub: str
+    key: Path
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, place: int, /) -> bytes:
+        data = read_file(self.paths[place], self.limit)
+        return unseal(data, _key_of(self.hub, self.key)) if is_sealed(data) else data
 
 
 def _checkpoint(out: Path) -> Path:
@@ -200,14 +223,24 @@ def _checkpoint(out: Path) -> Path:
 def fit(
     folders: Sequence[Path], study: Study, out: Path, *, progress: Progress | None = None
 ) -> Report:
-    """`protocol.fit` of several site folders on this machine."""
+    """`protocol.fit` of several site folders on this machine; interrupted, it goes on too."""
     names = [site_name(folder, study) for folder in folders]
     if len(set(names)) < len(names):
         raise InputError("Two of the folders are of the same site: give each site once.")
+    check_folder(out, REPORT)
     matrices = {name: read_site(folder) for name, folder in zip(names, folders, strict=True)}
-    model, report = protocol.fit(matrices, study, progress=progress, checkpoint=_checkpoint(out))
+    state = _checkpoint(out)
+    model, report = protocol.fit(matrices, study, progress=progress, checkpoint=state)
     save_model(model, report, out)
+    for number in range(1, study.rounds + 1):
+        protocol.checkpoint_of(state, number).unlink(missing_ok=True)
     return report
+
+
+def tolerance(study: Study, *folders: Path) -> float:
+    """The relative fall of the loss at which a fit of these site folders stops, about."""
+    most = max(int(read_info(folder)["facts"]["records"]) for folder in folders)
+    return natural.tolerance(most, len(study.codes.names), study.model.tol)
 
 
 def _limit(study: Study) -> int:
@@ -332,7 +365,7 @@ def _state(
         data = read_file(path, _limit(study))
         if is_sealed(data) and key is None:
             return State("–", "–", "refused", path.name, "sealed: give the hub's key with --key")
-        message = protocol.read_answer(data if key is None else unseal(data, key), study, opening)
+        message = read_answer(data, study, opening, key)
     except DanielError as error:
         return State("–", "–", "refused", path.name, str(error))
     m = message.manifest

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from daniel.data.sitefolder import writing
 from daniel.errors import InputError, ReleaseError
 from daniel.federated.container import canonical
 from daniel.federated.messages import Manifest
@@ -94,13 +95,14 @@ class Ledger:
         last = whole.rpartition(b"\n")[2]
         event["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         event["previous"] = hashlib.sha256(last).hexdigest() if entries else ""
-        with self.path.open("r+b" if self.path.exists() else "xb") as file:
-            file.seek(len(data) - len(half))
-            file.truncate()
-            file.write(canonical(event) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        self.path.chmod(0o600)
+        with writing(f"The release log {self.path}"):
+            with self.path.open("r+b" if self.path.exists() else "xb") as file:
+                file.seek(len(data) - len(half))
+                file.truncate()
+                file.write(canonical(event) + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            self.path.chmod(0o600)
 
     def _locked(self) -> "_Lock":
         return _Lock(self.path.with_name(f".{self.path.name}.lock"))

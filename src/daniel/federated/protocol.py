@@ -8,9 +8,9 @@ The same bytes travel in memory, as files (`daniel.federated.folder`) and over a
 site, the hub included, answers; an open study may do without the hub's own answer.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, replace
-from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +20,25 @@ from daniel.core import natural, sketch
 from daniel.core.checkpoint import Checkpoint
 from daniel.core.coordinates import Coordinates, natural_coordinates
 from daniel.core.records import Records, records_from
-from daniel.errors import FormatError, InputError, ParameterError, ReleaseError
+from daniel.errors import InputError, ParameterError, ReleaseError
 from daniel.estimator import Daniel
 from daniel.federated import denoise, messages, release, totals
+from daniel.federated.answers import (
+    Answers,
+    check_complete,
+    contributors,
+    counting,
+    read_again,
+    read_answers,
+)
 from daniel.federated.directions import directions
 from daniel.federated.keys import SiteKey, check_key, make_key
 from daniel.federated.ledger import Ledger
-from daniel.federated.messages import ANSWER, START, Message, rounded
+from daniel.federated.messages import START, Message, rounded
 from daniel.federated.release import Parcel
 from daniel.federated.report import Report, report_of
-from daniel.federated.sealed import seal, unseal
+from daniel.federated.resume import key_of_finish, key_of_fit
+from daniel.federated.sealed import seal
 from daniel.federated.sums import Sums, site_sums
 from daniel.federated.terms import (
     check_part,
@@ -135,26 +144,33 @@ def finish(
     matrix: CodeMatrix,
     study: Study,
     start: bytes,
-    answers: Sequence[bytes],
+    answers: Answers,
     key: SiteKey | None = None,
     *,
     progress: Progress | None = None,
     checkpoint: Path | None = None,
+    run: str | None = None,
 ) -> tuple[Daniel, Report]:
     """The hub's model from the start and the answers, in any order.
 
     key: the hub's, where answers are sealed.  Repeated files count once.  An open study may be
     finished with some sites missing, and again when they have come; a masked one needs them all.
-    checkpoint: a file for the solver's state, from which an interrupted finish goes on.
+    checkpoint: a file for the solver's state, from which an interrupted finish goes on; it stays,
+    and its owner removes it when the model is safe.  run: what tells this run from others, where
+    start and answers are made anew each time.
     """
     check_part(matrix, study)
     opening = read_start(start, study)
     options = options_of(study, opening.manifest.round)
     made = _natural_start(opening, options)
     used = read_answers(answers, study, opening, key)
+    check_complete(study, used)
+    told = counting(study, used)
     clip = clip_of(study, opening.manifest)
     along = opening.arrays.get("directions")
-    sums, sites = _collect(matrix, study, made, options, used, clip, along)
+    whole = read_again(told, answers, key)
+    sums, own = _collect(matrix, study, made, options, whole, clip, along)
+    sites = [*map(totals.of_message, told), *([] if own is None else [own])]
     kept = _kept(sums, study)
     d = study.disclosure
     left_out = d.floor if d.release == "open" else 1
@@ -165,20 +181,14 @@ def finish(
     hub = records_from(matrix.Z if kept.size == matrix.shape[1] else matrix.Z[:, kept])
     begin = _part(made, kept)
     rng = generator(study, opening.manifest.round, 1)
-    mean, options = denoise.read(mean, _told(study, used), hub, begin, options, rng)
-    keeper = None if checkpoint is None else Checkpoint(checkpoint, _fit_key(study, opening, used))
+    mean, options = denoise.read(mean, told, hub, begin, options, rng)
+    keeper = None
+    if checkpoint is not None:
+        keeper = Checkpoint(checkpoint, run or key_of_finish(matrix, study, opening, used))
     options = replace(options, progress=progress, keeper=keeper)
     fitted = natural.finish(hub, begin, mean, options, rng)
-    if keeper is not None:
-        keeper.clear()
-    model = _model(study, fitted, kept, hub, mean, _contributors(study, used))
+    model = _model(study, fitted, kept, hub, mean, contributors(study, used))
     return model, report_of(study, opening, used, model, total)
-
-
-def _fit_key(study: Study, opening: Message, used: Mapping[str, Message]) -> str:
-    """What makes one finish the same as another: its study, start, answers and program."""
-    parts = [study.hash, opening.sha256, *sorted(m.sha256 for m in used.values())]
-    return " ".join([*parts, version("daniel")])
 
 
 def fit(
@@ -190,7 +200,8 @@ def fit(
 ) -> tuple[Daniel, Report]:
     """All of it on one machine: the same messages, with keys that are made for this run.
 
-    Without a roster the site with most records is the hub.
+    Without a roster the site with most records is the hub.  checkpoint: as of `finish`, one for
+    each round (`checkpoint_of`).
     """
     keys = {name: make_key(name) for name in matrices}
     study = with_keys(study, keys, {name: m.shape[0] for name, m in matrices.items()})
@@ -204,11 +215,18 @@ def fit(
             answer(m, study, opening, keys[name], approved_by="one machine", ledger=None)
             for name, m in matrices.items()
         ]
+        run = None if checkpoint is None else key_of_fit(matrices, study, number)
+        state = None if checkpoint is None or run is None else checkpoint_of(checkpoint, number)
         model, report = finish(
-            matrices[hub], study, opening, files, progress=progress, checkpoint=checkpoint
+            matrices[hub], study, opening, files, progress=progress, checkpoint=state, run=run
         )
     assert model is not None
     return model, report
+
+
+def checkpoint_of(checkpoint: Path, round: int) -> Path:
+    """The file of one round of `fit`."""
+    return checkpoint.with_name(f"{checkpoint.name}.{round}")
 
 
 # --- the start ------------------------------------------------------------------------------------
@@ -262,88 +280,23 @@ def _part(made: natural.Start, kept: np.ndarray) -> natural.Start:
 # --- the answers ----------------------------------------------------------------------------------
 
 
-def read_answers(
-    answers: Sequence[bytes], study: Study, opening: Message, key: SiteKey | None = None
-) -> dict[str, Message]:
-    """Verified answers by site; the same file twice counts once, anything else is refused."""
-    found: dict[str, Message] = {}
-    for data in answers:
-        message = read_answer(data, study, opening, key)
-        name = message.manifest.site
-        if name in found and found[name].manifest.payload != message.manifest.payload:
-            raise FormatError(
-                f"There are two different answers of {name!r}: ask the site which one is right, "
-                "and leave the other out."
-            )
-        for other in found.values():
-            same = other.manifest.payload == message.manifest.payload
-            if same and other.manifest.site != name:
-                raise FormatError(
-                    f"{other.manifest.site!r} and {name!r} sent the same numbers: one of them has "
-                    "answered with the other's records."
-                )
-        found[name] = message
-    order = [site.name for site in study.sites if site.name in found]
-    return {name: found[name] for name in order}
-
-
-def read_answer(data: bytes, study: Study, opening: Message, key: SiteKey | None = None) -> Message:
-    """An answer to this start, signed by a site of the roster."""
-    message = messages.read(data if key is None else unseal(data, key))
-    site = messages.verify(message, study, ANSWER)
-    if message.manifest.start != opening.sha256:
-        raise FormatError(
-            f"The answer of {site.name!r} is to another start ({message.manifest.start[:8]}, round "
-            f"{message.manifest.round}) than this one ({opening.sha256[:8]}): send this start to "
-            "the site, which answers it if it has not released an answer in this round."
-        )
-    if message.manifest.clip != clip_of(study, opening.manifest):
-        raise FormatError(
-            f"The answer of {site.name!r} has another clip than the start: it cannot be used."
-        )
-    return message
-
-
 def _collect(
     matrix: CodeMatrix,
     study: Study,
     made: natural.Start,
     options: natural.Options,
-    used: Mapping[str, Message],
+    told: Iterable[Message],
     clip: float | None,
     along: np.ndarray | None = None,
-) -> tuple[Sums, list[totals.Site]]:
-    """The sums over all sites, and what is known of each."""
-    missing = [site.name for site in study.sites if site.name not in used]
-    if study.disclosure.release == "masked" and missing:
-        raise InputError(
-            f"The answer of {', '.join(missing)} is missing, and masks cancel only in the sum over "
-            f"all {len(study.sites)} sites: wait for it and finish again with all answers; if it "
-            "never comes, take the site off the roster, raise the study's epoch, and let every "
-            "site answer a new start."
-        )
-    p = len(study.codes.names)
-    told = _told(study, used)
-    sites = [totals.of_message(message) for message in told]
-    parts = [totals.add_up(told, p)] if told else []
-    if study.disclosure.release == "open":  # the hub's own records stay, and need no gate
-        Q = None if study.disclosure.epsilon is None else directions(made)
-        own = site_sums(matrix, made, options, clip=clip, Q=Q, directions=along)
-        parts.append(own)
-        sites.append(totals.Site(float(own.totals[0]), own.patients == 0))
-    return totals.sum_of(parts), sites
-
-
-def _told(study: Study, used: Mapping[str, Message]) -> list[Message]:
-    """The answers that count: in an open study the hub's records stand for its own."""
-    hub, masked = hub_of(study).name, study.disclosure.release == "masked"
-    return [message for name, message in used.items() if masked or name != hub]
-
-
-def _contributors(study: Study, used: Mapping[str, Message]) -> list[str]:
-    """The sites whose records are in the model; in an open study the hub is always one."""
-    own = hub_of(study).name if study.disclosure.release == "open" else None
-    return [site.name for site in study.sites if site.name in used or site.name == own]
+) -> tuple[Sums, totals.Site | None]:
+    """The sums over all sites, and in an open study what is known of the hub itself."""
+    if study.disclosure.release == "masked":
+        return totals.add_up(told, len(study.codes.names)), None
+    # The hub's own records stay, and need no gate.
+    Q = None if study.disclosure.epsilon is None else directions(made)
+    own = site_sums(matrix, made, options, clip=clip, Q=Q, directions=along)
+    sums = totals.sum_of(chain(map(totals.open_sums, told), [own]))
+    return sums, totals.Site(float(own.totals[0]), own.patients == 0)
 
 
 def _kept(sums: Sums, study: Study) -> np.ndarray:

@@ -1,7 +1,8 @@
 """From the answers of all sites to one: sums, and for each pair of codes whose records count."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from scipy.special import gammaincc  # of a Poisson number: the probability of fewer
@@ -29,14 +30,20 @@ def of_message(message: Message) -> Site:
     return Site(float(message.manifest.records), message.arrays["absent"].astype(bool))
 
 
-def add_up(answers: Sequence[Message], p: int) -> Sums:
-    """The sum of all answers; masked ones are added modulo 2^64, where their masks cancel."""
-    if answers and answers[0].manifest.release == "masked":
-        words = answers[0].arrays["masked"].copy()
-        for answer in answers[1:]:
-            words += answer.arrays["masked"]
-        return Sums.of_vector(masks.decode(words), p)
-    return sum_of([open_sums(answer) for answer in answers])
+def add_up(answers: Iterable[Message], p: int) -> Sums:
+    """The sum of all answers, which may come one by one.
+
+    Masked ones are added modulo 2^64, where their masks cancel.
+    """
+    answers = iter(answers)
+    first = next(answers)
+    if first.manifest.release != "masked":
+        return sum_of(map(open_sums, chain([first], answers)))
+    words = first.arrays["masked"].copy()
+    del first  # its numbers may go
+    for answer in answers:
+        words += answer.arrays["masked"]
+    return Sums.of_vector(masks.decode(words), p)
 
 
 def open_sums(answer: Message) -> Sums:
@@ -44,17 +51,17 @@ def open_sums(answer: Message) -> Sums:
     return Sums(*(answer.arrays[name].ravel() for name in names))
 
 
-def sum_of(parts: Sequence[Sums]) -> Sums:
-    """The sum over sites in float64, without another copy of what one of them holds."""
-    if len(parts) == 1:
-        return parts[0]
-    out = []
-    for name in ("derivative", *VECTORS, "totals"):
-        total = np.array(getattr(parts[0], name), dtype=np.float64)
-        for s in parts[1:]:
-            total += getattr(s, name)
-        out.append(total)
-    return Sums(*out)
+def sum_of(parts: Iterable[Sums]) -> Sums:
+    """The sum over sites in float64; they may come one by one."""
+    sums: dict[str, np.ndarray] = {}
+    for part in parts:
+        for name in ("derivative", *VECTORS, "totals"):
+            values = getattr(part, name)
+            if name in sums:
+                sums[name] += values
+            else:
+                sums[name] = np.array(values, dtype=np.float64)
+    return Sums(**sums)
 
 
 def presence(sites: Sequence[Site], counts: np.ndarray, floor: int = 1) -> np.ndarray:
