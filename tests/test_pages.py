@@ -107,6 +107,7 @@ def test_the_tutorial_runs_as_written(tmp_path, monkeypatch, capsys):
     html = Path("report.html").read_text("utf-8")
     for words in ("Phenotyping", "Log-rank", "Knowledge graph", "words for PheCode:290.1"):
         assert words in html
+    assert "Time runs from the end of that record&#x27;s window." in html
     assert "Known relations" in Path("relations.html").read_text("utf-8")
     vectors = np.loadtxt("vectors/vectors.tsv", delimiter="\t")
     assert np.isfinite(vectors).all() and len(vectors) > 25

@@ -259,14 +259,16 @@ def _comparison(parts: ReportParts) -> Table:
         "Area under the ROC curve, Daniel first, then its rivals: planted pairs\n"
         "against random pairs of the same kinds; below, records after the first\n"
         f"{TARGET} against the same patients' earliest, by the model alone, by a\n"
-        "tree and by logistic regression on patient vectors.\n"
+        "tree and by logistic regression on patient vectors; the models have seen\n"
+        "the very records they are asked about, a hospital alone only its own.\n"
         "pooled: all records in one place, which hospitals may not do; PPMI-SVD and\n"
         "correlations have the best of their dimensions in every row by itself.",
     )
+    table.pad_edge = False
     table.add_column("", no_wrap=True)
     for name in scores.index:  # in lines, so that all fit on 80 columns
         style = "bold green" if name == FEDERATED else ""
-        heading = str(name).removeprefix("Daniel, ").replace(" ", "\n")
+        heading = str(name).removeprefix("Daniel, ").replace(", ", " ").replace(" ", "\n")
         table.add_column(heading, justify="right", no_wrap=True, style=style)
     for name, row in scores.T.iterrows():
         table.add_row(str(name), *(f"{value:.3f}" for value in row))

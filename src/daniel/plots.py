@@ -42,6 +42,7 @@ COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#0
 LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), "-")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 YEAR = 365.25
+NARROW = 4.8  # inches: words stay legible when a phone shrinks the figure to its width
 LABEL = 26  # characters of a node's name
 SIDES = np.array([(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)])
 UNITS = {"error": "error  ‖Θ − Θ*‖", "seconds": "time, seconds"}
@@ -127,8 +128,8 @@ def survival_curves(
     """
     groups = [(int(c), t.sort_values("time")) for c, t in curves.groupby("cluster")]
     with matplotlib.rc_context(SETTINGS):
-        figure = Figure(figsize=(6.4, 4.2 + 0.2 * len(groups)), layout="constrained")
-        heights = [4.2, 0.35 + 0.2 * len(groups)]
+        figure = Figure(figsize=(NARROW, 3.6 + 0.2 * len(groups)), layout="constrained")
+        heights = [3.6, 0.35 + 0.2 * len(groups)]
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
         for place, (cluster, table) in enumerate(groups):
             _survival(axes, place, cluster, table)

@@ -7,13 +7,16 @@ import networkx as nx
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from sklearn.base import clone
 
 from daniel import plots
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate import graph as graphs
 from daniel.evaluate.graph import code_graph, edge_stability, write_graph
+from daniel.federated import protocol
 from daniel.matrix import CodeMatrix
+from daniel.study import Codes, Disclosure, Site, Study
 
 P = 24
 CODES = tuple(f"{'PheCode' if j % 2 else 'RxNorm'}:{j}" for j in range(P))
@@ -146,7 +149,8 @@ def test_sites_are_drawn_as_a_whole(model, sites, tmp_path, monkeypatch):
     seen = []
 
     def remember(model, records, rows, *_):
-        seen.append([r.size // one.shape[0] for r, one in zip(rows, records, strict=True)])
+        every = zip(rows, records.values(), strict=True)
+        seen.append([r.size // one.shape[0] for r, one in every])
         return model
 
     monkeypatch.setattr(graphs, "_refit", remember)
@@ -157,6 +161,91 @@ def test_sites_are_drawn_as_a_whole(model, sites, tmp_path, monkeypatch):
     assert {about["stability"] for *_, about in shown.edges(data=True)} == {1.0}
     with pytest.raises(InputError, match="three or more"):
         edge_stability(graph, model, sites[:2], over="sites")
+    with pytest.raises(ParameterError, match="1 refits: expected 2 or more"):
+        edge_stability(graph, model, sites, n_boot=1)
+
+
+def couplings(model):
+    theta = np.array(model.U_ @ model.V_.T)
+    return theta[np.triu_indices(P, 1)]
+
+
+def everything(sites):
+    return [np.arange(one.shape[0]) for one in sites.values()]
+
+
+def test_a_refit_leaves_sites_without_a_code_out_of_its_pairs(sites):
+    """As the protocol does; `Daniel.fit` takes their zeros for data."""
+    named = {"a": sites[0]}
+    for name, one in zip("bc", sites[1:], strict=True):
+        Z = one.Z.toarray()
+        Z[:, [4, 6]] = 0
+        named[name] = CodeMatrix(sp.csr_array(Z), CODES, one.patients)
+    free = Disclosure(release="open", floor=1, minimum_patients=1, minimum_records=1)
+    roster = (Site("a", "hub"), Site("b"), Site("c"))
+    study = Study(codes=Codes(names=CODES), disclosure=free, sites=roster)
+    model, _ = protocol.fit(named, study)
+    Z = sp.csr_array(sp.vstack([one.Z for one in named.values()]))
+    label = np.repeat(list(named), [one.shape[0] for one in named.values()])
+    zeros = Daniel(random_state=0).fit(CodeMatrix(Z, CODES), sites=label, hub="a")
+    refit = graphs._refit(model, named, everything(named), None, 1, 0)
+    wanted = couplings(model)
+    gaps = [np.linalg.norm(couplings(m) - wanted) for m in (refit, zeros)]
+    assert gaps[0] < 0.015 * np.linalg.norm(wanted) < 0.03 * np.linalg.norm(wanted) < gaps[1]
+
+
+def test_the_models_hub_is_that_of_its_refits(model, sites, monkeypatch):
+    starts = []
+    first = graphs.natural.make_start
+
+    def remember(records, *rest):
+        starts.append(records.total)
+        return first(records, *rest)
+
+    monkeypatch.setattr(graphs.natural, "make_start", remember)
+    small = records(9, n=600)
+    named = {"large": sites[0], "small": small}
+    for hub in ("small", "elsewhere"):
+        known = clone(model).fit(sites[0])
+        known.hub_ = hub
+        graphs._refit(known, named, everything(named), 5, 1, 0)
+    assert starts == [600, 1500]
+
+
+def test_a_graph_tells_its_refits_and_so_do_its_files(model, sites, tmp_path, monkeypatch):
+    monkeypatch.setattr(graphs, "_refit", lambda model, *_: model)
+    graph = code_graph(model, around=CODES[5], top=5)
+    named = dict(zip(("north", "south"), sites, strict=False))
+    told = {"refits": 4, "over": "patients", "sites": "north, south"}
+    out = edge_stability(graph, model, named, n_boot=4)
+    assert told.items() <= out.graph.items() and "refits" not in graph.graph
+    assert "sites" not in edge_stability(graph, model, sites, n_boot=2).graph
+    graphml, cyjs = write_graph(out, tmp_path / "net")
+    assert told.items() <= nx.read_graphml(graphml).graph.items()
+    assert told.items() <= json.loads(cyjs.read_text("utf-8"))["data"].items()
+
+
+def test_an_edge_of_fewer_than_half_of_the_refits_is_dashed(model):
+    graph = code_graph(model, around=CODES[5], top=3, quantile=0.5)
+    shares = [0.5, 0.499, 1.0]
+    for edge, share in zip(graph.edges, shares, strict=False):
+        graph.edges[edge]["stability"] = share
+    (lines,) = plots.code_network(graph).axes[0].collections[:1]
+    dashed = [pattern is not None for _, pattern in lines.get_linestyle()]
+    by_weight = sorted(graph.edges(data=True), key=lambda edge: edge[2]["weight"])
+    assert dashed == [about.get("stability", 1.0) == 0.499 for *_, about in by_weight]
+    assert sum(dashed) == 1
+
+
+def test_rare_codes_have_a_prevalence():
+    rare = records(0)
+    Z = rare.Z.toarray()
+    Z[:, 3] = 0
+    Z[:1, 3] = 1
+    model = Daniel(random_state=0).fit(CodeMatrix(sp.csr_array(np.tile(Z, (3, 1))), CODES))
+    graph = code_graph(model, around=CODES[3], top=3)
+    share = model._coords.center[3]
+    assert share < 0.0009 and graph.nodes[CODES[3]]["prevalence"] == pytest.approx(share, rel=0.01)
 
 
 def test_patients_are_drawn_with_all_their_records():
@@ -197,7 +286,8 @@ def test_files_open_elsewhere(model, tmp_path):
         ({}, ParameterError, "give `around`, `cohort` or both"),
         ({"around": "PheCode:9999"}, InputError, "no code 'PheCode:9999'"),
         ({"around": CODES[0], "quantile": 1.0}, ParameterError, "quantile"),
-        ({"around": CODES[0], "top": 0}, ParameterError, "top"),
+        ({"around": CODES[0], "top": 0}, ParameterError, "top is 0"),
+        ({"around": CODES[0], "top": 5000}, ParameterError, "top is 5,000: expected 1 to 500"),
         ({"around": CODES[0], "quantile_of": "moon"}, ParameterError, "quantile_of"),
         ({"cohort": records(0, n=10)}, InputError, "larger one"),
     ],

@@ -63,6 +63,18 @@ def test_certain_and_hopeless_scores():
     assert (nothing[["tpr_01", "tpr_05", "tpr_10"]] == 0).all(axis=None)
 
 
+def test_codes_without_a_colon_are_of_one_vocabulary():
+    bare = [code.replace(":", "") for code in CODES]
+    plain = PAIRS.assign(code1=bare[:20], code2=bare[20:])
+    pd.testing.assert_frame_equal(relation_auc(U, bare, plain), relation_auc(U, CODES, PAIRS))
+
+
+def test_fewer_than_ten_pairs_have_no_interval():
+    table = relation_auc(U, CODES, PAIRS)
+    assert table.loc["s", ["lo", "hi"]].tolist() == [0.0, 1.0]
+    assert 0 < table.loc["r", "lo"] < table.loc["r", "auc"] < table.loc["r", "hi"] < 1
+
+
 def test_wrong_scores_are_named():
     with pytest.raises(InputError, match=r"expected \(40, 40\)"):
         relation_auc(U, CODES, PAIRS, score="theta")

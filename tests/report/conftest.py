@@ -38,8 +38,15 @@ def driver(tmp_path_factory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(driver, tmp_path) -> Browser:
-    """Screenshots go to the folder DANIEL_SCREENSHOTS, or away with the test."""
+def browser(driver, tmp_path) -> Iterator[Browser]:
+    """After every test: no error was logged, and nothing asked for but the page itself.
+
+    Screenshots go to the folder DANIEL_SCREENSHOTS, or away with the test.
+    """
     driver.shots = Path(os.environ.get("DANIEL_SCREENSHOTS") or tmp_path)
     driver.shots.mkdir(parents=True, exist_ok=True)
-    return driver
+    yield driver
+    driver.listen()
+    assert driver.console == []
+    asked = [url for url in driver.requests if not url.startswith("data:")]
+    assert len(asked) <= 1 and all(url.startswith("file:") for url in asked)

@@ -20,7 +20,7 @@ KINDS = ("PheCode", "RxNorm", "CCS")
 VARIANTS = 14
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\"><b>bold</b> & 'quotes'"
 SVG = (
-    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 120" width="300" height="120">'
+    '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 300 120" width="600" height="240">'
     "<style>rect{fill:#0072b2}</style><script>document.title='taken'</script>"
     '<rect x="20" y="20" width="200" height="24" style="opacity:.8"/>'
     '<rect x="20" y="60" width="260" height="24"/></svg>'
@@ -66,7 +66,10 @@ def make_sections() -> list[Section]:
             "Known relations",
             "Pairs of codes that are known to belong together, against random pairs.",
             tables=[Table(relations, "An AUC of 1 would mean a perfect order.", "By relation")],
-            figures=[Figure(SVG, "Two bars.", "A shorter bar above a longer one.")],
+            figures=[
+                Figure(SVG, "Two bars.", "A shorter bar above a longer one."),
+                Figure(SVG, "Two bars with many words.", "The same bars.", wide=True),
+            ],
         )
     ]
 

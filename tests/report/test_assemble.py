@@ -26,7 +26,7 @@ from daniel.federated.keys import make_key
 from daniel.matrix import CodeMatrix
 from daniel.report.assemble import Choices, Umls, assemble
 from daniel.report.records import Outcome, read_sites
-from daniel.study import Codes, Disclosure, Study
+from daniel.study import Codes, Disclosure, Study, Window
 
 P, PATIENTS, VISITS = 20, 260, 4
 TARGET = "PheCode:3"
@@ -331,6 +331,28 @@ def test_the_same_study_with_a_new_roster_is_no_other(study, tmp_path):
     assert set(records.site) == {"north"}
 
 
+def test_a_folder_with_other_windows_is_refused(study, tmp_path):
+    """Its study has the same name and the same codes."""
+    months = replace(study.study, sites=(), window=Window(months=12))
+    prepare(str(study.root / "south.csv"), months, "west", tmp_path / "west")
+    text = run(study.root / "model", tmp_path / "west", study.root / "north", code=2)
+    one_sentence(text, "different windows (12 months, start patient; 6 months, start patient)")
+
+
+def test_a_folder_without_records_is_no_other_site(study, east):
+    model, report = (
+        folder.read_model(study.root / "model"),
+        folder.read_report(study.root / "model"),
+    )
+    empty = read_site(east)
+    nothing = CodeMatrix(empty.Z[:0], empty.codes, empty.patients[:0], empty.windows[:0])
+    reader = {east: nothing, study.root / "north": read_site(study.root / "north")}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("daniel.report.records.read_site", reader.get)
+        records = read_sites(model, report, list(reader), lambda *_: None)
+    assert set(records.site) == {"north"}
+
+
 def test_bad_input_is_one_sentence(study, tmp_path):
     root = study.root
     model, north = root / "model", root / "north"
@@ -355,12 +377,32 @@ def test_bad_input_is_one_sentence(study, tmp_path):
     one_sentence(text, "has the outcome")
     one_sentence(run(model, "--compare", code=2), "give site folders")
     one_sentence(run(model, "--outcome-code", "death", code=2), "give both, or neither")
-    one_sentence(run(model, "--landmark", code=2), "give both, or neither")
+    one_sentence(run(model, "--no-landmark", code=2), "give both, or neither")
     one_sentence(run(model, "--clusters", 3, code=2), "give both, or neither")
     one_sentence(run(model, "--umls-through", tmp_path / "t.tsv", code=2), "give both, or neither")
     one_sentence(run(model, "--umls", tmp_path, code=2), "MRCONSO.RRF")
-    one_sentence(run(model, "--out", tmp_path / "no" / "report.html", code=2), "does not exist")
     assert not Path("report.html").exists()
+
+
+@pytest.mark.parametrize(("command", "name"), [("report", "r.html"), ("graph", "g")])
+def test_what_cannot_be_written_is_said_before_the_model_is_read(tmp_path, command, name):
+    missing, taken = tmp_path / "no" / name, tmp_path / name
+    taken.with_name(name if command == "report" else f"{name}.graphml").mkdir()
+    for out, says in ((missing, "does not exist"), (taken, "is a folder")):
+        one_sentence(run(tmp_path / "nowhere", "--out", out, command=command, code=2), says)
+
+
+def test_what_is_wrong_is_said_before_the_long_work(study, tmp_path, monkeypatch):
+    monkeypatch.setattr("daniel.report.assemble.phenotype", None)  # not to be called
+    root = study.root
+    follow = pd.read_csv(root / "north-outcome.csv")
+    follow.assign(time=follow["time"] - 5).to_csv(tmp_path / "early.csv", index=False)
+    site = (root / "model", root / "north", "--target", TARGET)
+    text = run(*site, "--outcome", tmp_path / "early.csv", code=2)
+    one_sentence(text, "not above 0 days")
+    good = ("--outcome", root / "north-outcome.csv")
+    one_sentence(run(*site, *good, "--clusters", 90, code=2), "k is 90")
+    one_sentence(run(*site, "--stability", 1, code=2), "1 refits: expected 2 or more")
 
 
 def test_refits_say_how_sure_an_edge_is(study, tmp_path):
@@ -371,7 +413,7 @@ def test_refits_say_how_sure_an_edge_is(study, tmp_path):
     [table] = parts.sections[-1].tables
     assert set(table.frame["in refits"]) <= {"0 %", "33 %", "67 %", "100 %"}
     assert table.frame["in refits"].iloc[0] == "100 %"  # five codes of one group, and many records
-    assert "patients drawn anew" in table.meaning
+    assert "in 3 refits to patients of north and south drawn anew" in table.meaning
     with pytest.raises(ParameterError, match="give site folders and a target"):
         assemble(study.root / "model", choices=Choices(stability=3))
 
@@ -400,8 +442,42 @@ def test_a_graph_needs_codes_and_refits_need_records(study, tmp_path):
     assert "give `around`" in said
     said = run(model, "--around", TARGET, "--stability", 5, "--out", out, command="graph", code=2)
     assert "give their folders" in said
-    said = run(
-        model, study.root / "north", "--stability", 5, "--over", "sites", "--out", out,
-        command="graph", code=2,
+    for options, says in (
+        (("--stability", 5, "--over", "sites"), "three or more"),
+        (("--stability", 1), "expected 2 or more"),
+        (("--over", "moon"), "over is 'moon'"),
+        (("--top", 5000), "top is 5,000: expected 1 to 500"),
+    ):
+        said = run(model, study.root / "north", *options, "--out", out, command="graph", code=2)
+        one_sentence(said, says)
+    both = [run(study.root / "north", code=2, command=command) for command in ("report", "graph")]
+    assert both[0] == one_sentence(both[1], "no model folder")
+    for about in nx.read_graphml(tmp_path / "g.graphml").nodes.values():
+        assert f"{about['prevalence']:.2g}" == f"{about['prevalence']:.6g}"  # as the report has it
+
+
+@pytest.fixture(scope="module")
+def east(study):
+    """A third site, which has joined later: its study has another roster."""
+    events = pd.concat(study.events.values()).query("patient % 2 == 0 and code != 'PheCode:7'")
+    events.to_csv(study.root / "east.csv", index=False)
+    later = replace(study.study, sites=())
+    prepare(str(study.root / "east.csv"), later, "east", study.root / "east")
+    return study.root / "east"
+
+
+@pytest.mark.parametrize(
+    ("names", "over"), [(("north", "south", "east"), "sites"), (("south",), "patients")]
+)
+def test_refits_over_sites_and_of_some_sites(study, east, tmp_path, names, over):
+    """Sites are drawn as a whole; one of two sites can be refitted by itself."""
+    sites = [study.root / name for name in names]
+    run(
+        study.root / "model", *sites, "--around", TARGET, "--stability", 3, "--over", over,
+        "--out", tmp_path / "g", command="graph",
     )  # fmt: skip
-    assert "three or more" in said
+    graph = nx.read_graphml(tmp_path / "g.graphml")
+    told = {"refits": 3, "over": over, "sites": ", ".join(names)}
+    assert told.items() <= graph.graph.items()
+    shares = {round(3 * about["stability"], 9) for *_, about in graph.edges(data=True)}
+    assert shares <= {0, 1, 2, 3} and 3 in shares

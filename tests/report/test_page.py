@@ -14,6 +14,7 @@ from made_up import HOSTILE, SVG, make_parts, make_report
 from daniel.errors import InputError
 from daniel.federated.report import Contribution
 from daniel.report import Figure, Section, Table, build_report
+from daniel.report.explorer import NEIGHBOURS
 from daniel.report.page import figure, shown, table
 
 pytestmark = pytest.mark.usefixtures("quick_map")
@@ -43,6 +44,11 @@ def test_the_file_points_nowhere(report):
             assert value is None or value.startswith(("#", "data:")), (tag, value)
         assert not any(name.startswith("on") or name == "style" for name in attributes), tag
     assert not [tag for tag, _ in page.tags if tag in {"iframe", "object", "embed", "form", "base"}]
+
+
+def test_the_caption_of_the_graph_says_which_pairs_it_knows(report):
+    words = " ".join(report.read_text("utf-8").split())
+    assert f"is among the {NEIGHBOURS} most similar to the other" in words
 
 
 def test_the_policy_names_exactly_the_two_texts(report):

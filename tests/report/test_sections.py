@@ -1,12 +1,22 @@
 """Evaluations in words and tables."""
 
+from dataclasses import replace
+from io import StringIO
+
 import networkx as nx
 import numpy as np
 import pandas as pd
+import pytest
+from made_up import make_parts
+from rich.console import Console
 
+from daniel import demo
 from daniel.evaluate.clusters import Clusters
 from daniel.evaluate.phenotype import Phenotyping
+from daniel.report.parts import Section, Table
+from daniel.report.records import Outcome
 from daniel.report.sections import (
+    COMPARISON,
     clusters_section,
     graph_section,
     phenotype_section,
@@ -115,7 +125,8 @@ def test_relations_by_similarity_alone():
 
 
 def test_phenotype_of_one_site():
-    section = phenotype_section(phenotyping(), WORDS)
+    section = phenotype_section(phenotyping(), WORDS, "north")
+    assert section.tables[0].title == "The records of north"
     assert section.title == "Phenotyping: dementia (PheCode:290.1)"
     assert "earliest records" in section.text and "probability" in section.text
     assert "left out" not in section.text
@@ -132,6 +143,7 @@ def test_phenotype_from_site_to_site():
     table.loc[one & (table["site_test"] == "north"), "auc"] = 0.61
     section = phenotype_section(found, {})
     assert "left out: tiny" in section.text
+    assert section.tables[0].title == "All sites together"
     grid = section.tables[1].frame
     assert grid.columns.tolist() == ["north", "south"]
     assert grid.index.tolist() == ["north", "south", "all sites", "the model alone"]
@@ -144,13 +156,63 @@ def test_clusters():
     sizes, codes = (table.frame for table in section.tables)
     assert sizes["patients"].tolist() == ["1,200", "300", "<11"]
     assert sizes["with admission"].tolist() == ["240", ">289", "<11"]
-    assert sizes["median, days"].tolist() == ["not reached", "360", "not shown"]
+    assert sizes["median, days"].tolist() == ["beyond the curve", "360", "not shown"]
     assert sizes["95 % interval"].tolist()[1:] == ["330 to 390", "not shown"]
-    assert codes["code"].tolist() == ["donepezil (RxNorm:135447)", "CCS:47"]
-    assert codes["in the others"].tolist() == ["10 %", "50 %"]
+    assert codes.index.tolist() == ["donepezil (RxNorm:135447)"]  # of two clusters, each code once
+    assert codes.to_numpy().tolist() == [["50 %", "10 %"]]
+    assert codes.columns.tolist() == ["in cluster 1", "in cluster 2"]
+    assert "no time to the outcome: <11 patients" in section.text
+    assert "at most 10 too many" in section.figures[0].caption
     assert "among 2 clusters: p < 0.0001" in section.text and "silhouette" in section.text
     everything = repr(section) + section.figures[0].svg
     assert "424242" not in everything  # no patient
+
+
+def test_of_three_clusters_each_has_its_own_codes():
+    found = clusters()
+    medians = pd.concat([found.medians, found.medians.tail(1).assign(cluster=3)])
+    section = clusters_section(replace(found, medians=medians, without_outcome=0), WORDS)
+    codes = section.tables[1].frame
+    assert codes.index.tolist() == [1, 2] and codes["in the others"].tolist() == ["10 %", "50 %"]
+    assert "no time to the outcome" not in section.text
+
+
+@pytest.mark.parametrize(
+    ("outcome", "says"),
+    [
+        (Outcome((), "death"), "from the end of that record's window."),
+        (Outcome((), "death", landmark=False), "the window's codes may come after the outcome"),
+        (Outcome(()), "the record's codes may come after the outcome"),
+    ],
+)
+def test_clusters_say_where_time_starts(outcome, says):
+    assert says in clusters_section(clusters(), WORDS, zero=outcome.zero).text
+
+
+def test_few_pairs_have_no_interval_and_are_said_to_say_nothing():
+    table = relation_table()
+    table.loc["PheCode-$RxNorm$", ["n_pairs", "auc", "lo", "hi"]] = [9, 1.0, 0.0, 1.0]
+    section = relations_section(table, table)
+    frame = section.tables[0].frame.reset_index()
+    assert frame["95 % interval"].tolist()[2:] == ["–", "–"]
+    assert "Fewer than 10 pairs say nothing about a relation: PheCode-$RxNorm$." in section.text
+    assert "the best is PheCode similar with 0.90" in section.figures[0].alt
+    assert "say nothing" not in relations_section(relation_table()).text
+
+
+def test_refits_in_words():
+    refitted = graph()
+    refitted.graph |= {"refits": 20, "over": "patients", "sites": "north, east, south"}
+    for *_, about in refitted.edges(data=True):
+        about["stability"] = 0.5
+    section = graph_section(refitted, "Knowledge graph", "")
+    meaning = section.tables[0].meaning
+    assert "in 20 refits to patients of north, east and south drawn anew" in meaning
+    for words in (meaning, section.figures[0].caption):
+        assert "in fewer than half of" in words
+    refitted.graph["over"] = "sites"
+    meaning = graph_section(refitted, "", "").tables[0].meaning
+    assert "to sites drawn anew among north, east and south" in meaning
 
 
 def test_graph():
@@ -168,6 +230,19 @@ def test_a_graph_without_edges_has_no_table():
     empty = graph()
     empty.remove_edges_from(list(empty.edges))
     assert graph_section(empty, "Knowledge graph", "").tables == []
+
+
+def test_the_demos_table_fits_a_terminal_and_says_what_the_models_have_seen():
+    methods = ("Daniel, federated", "Daniel, north alone", "Daniel, south alone", "Daniel, pooled")
+    rows = [*methods, "PPMI-SVD, pooled", "correlations, pooled"]
+    columns = ["PheCode-PheCode", "RxNorm similar", "unsupervised"]
+    scores = Table(pd.DataFrame(0.5, index=rows, columns=columns), "")
+    parts = make_parts(sections=[Section(COMPARISON, "", [scores])])
+    console = Console(width=80, record=True, file=StringIO())
+    console.print(demo._comparison(parts))
+    text = console.export_text()
+    assert "…" not in text and "PheCode-PheCode" in text and "correlations" in text
+    assert "the very records they are asked about" in text
 
 
 def test_figures_are_the_same_every_time():

@@ -18,14 +18,15 @@ def graph(
     around: str | None = typer.Option(
         None, help="A code, such as PheCode:290.1: its neighbours or, with sites, its patients."
     ),
-    top: int = typer.Option(30, min=1, help="How many codes."),
+    top: int = typer.Option(30, help="How many codes, 1 to 500."),
     quantile: float = typer.Option(
         0.95, min=0.0, max=0.999, help="Edges above this quantile of all couplings."
     ),
     stability: int = typer.Option(
         0,
         min=0,
-        help="Refit so often to records drawn anew, and tell how often an edge came back.",
+        help="Refit so often to records drawn anew, and tell how often an edge came back; each "
+        "takes as long as a fit.",
         show_default="no refits",
     ),
     over: str = typer.Option("patients", help="What is drawn anew: patients, or whole sites."),
@@ -39,7 +40,9 @@ def graph(
     from daniel.evaluate.graph import write_graph
     from daniel.plots import code_network, save
     from daniel.report.graphs import graph_of
+    from daniel.report.records import check_place
 
+    check_place(out.with_name(f"{out.name}.graphml"))
     with stages() as show:
         drawn = graph_of(
             model,

@@ -32,10 +32,9 @@ def report(
     ),
     outcome_name: str = typer.Option("outcome", help="How the report calls the outcome."),
     landmark: bool = typer.Option(
-        False,
-        "--landmark",
+        True,
         help="With --outcome-code: time starts after the window of the first diagnosis, so that "
-        "nothing in the record comes after the outcome.",
+        "nothing in the record comes after the outcome; else on its first day.",
     ),
     clusters: int | None = typer.Option(
         None, min=2, help="Number of clusters.", show_default="by the silhouette"
@@ -46,7 +45,8 @@ def report(
     stability: int = typer.Option(
         0,
         min=0,
-        help="Graph: refit so often to patients drawn anew, and tell how often an edge came back.",
+        help="Graph: refit so often to patients drawn anew, and tell how often an edge came back; "
+        "each takes as long as a fit.",
         show_default="no refits",
     ),
     umls: Path | None = typer.Option(
@@ -72,16 +72,17 @@ def report(
     from daniel.errors import ParameterError
     from daniel.report import build_report
     from daniel.report.assemble import Choices, Umls, assemble
-    from daniel.report.records import Outcome
+    from daniel.report.records import Outcome, check_place
 
     for given, needed, words in (
         (outcome_code, outcome, "--outcome-code says what to look for in --outcome"),
-        (landmark, outcome_code, "--landmark moves the start of the times to an --outcome-code"),
+        (not landmark, outcome_code, "--no-landmark moves the start of times to --outcome-code"),
         (clusters, outcome, "--clusters are followed to an --outcome"),
         (umls_through, umls, "--umls-through leads to the codes of --umls"),
     ):
         if given and not needed:
             raise ParameterError(f"{words}: give both, or neither.")
+    check_place(out)
     followed = Outcome(outcome, outcome_code, outcome_name, landmark) if outcome else None
     choices = Choices(
         compare, clusters, quantile, stability, Umls(umls, umls_through) if umls else None

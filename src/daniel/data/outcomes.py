@@ -1,7 +1,8 @@
 """What became of a site's patients: a table patient, time, event that fits its records.
 
     patient   pseudonym, as the records of the site folder have it
-    time      days, above 0, from the start of the first window with the target code
+    time      days, above 0, from the first day of the first window with the target code, or from
+              the first day after that window (landmark)
     event     1 if the outcome was seen at that time, 0 if the patient was last seen then
 
 It holds one row a patient, so it stays at the site like the records themselves.
@@ -49,9 +50,10 @@ def read_outcome(
     written as VOCABULARY:code, or as the source has it.
 
     target: with `code`, the patients who have it; time starts on the first day of their first
-    window with it.  landmark: time starts after that window instead, so that nothing in the record
-    can come after the outcome.  A patient with an earlier outcome, or not seen any more, is left
-    out; one who has the outcome on the first day gets half a day.
+    window with it, so the outcome may come before the target, and codes of that record after the
+    outcome.  landmark: time starts after that window instead, and neither can happen.  A patient
+    with an earlier outcome, or not seen any more, is left out; one who has the outcome on the first
+    day gets half a day.
     """
     site = Path(site)
     patients = _patients(site)

@@ -1,9 +1,9 @@
 """Knowledge graphs: the codes of a cohort or around one code, joined where theta is large.
 
 An edge stands where theta_jk is above a quantile of all off-diagonal entries of Theta, as in the
-paper's section on knowledge graphs.  In the natural recipe theta is a log-odds ratio, which is
-large for rare codes; among the most common codes few pairs are then above the quantile of all, and
-``quantile_of="graph"`` compares with the pairs of the graph alone.
+paper's section on knowledge graphs.  theta is a quarter of the log-odds ratio of two codes given
+all others, which is large for rare codes; among the most common codes few pairs are then above the
+quantile of all, and ``quantile_of="graph"`` compares with the pairs of the graph alone.
 """
 
 import json
@@ -19,17 +19,22 @@ import scipy.sparse as sp
 from sklearn.base import clone
 
 from daniel.checks import check_choice
+from daniel.core import natural
+from daniel.core.records import records_from
 from daniel.data.sitefolder import read_site
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate.clusters import records_for
 from daniel.evaluate.survival import FLOOR
+from daniel.federated import totals
 from daniel.federated.files import write_file
-from daniel.matrix import CodeMatrix, listed
+from daniel.federated.sums import site_sums
+from daniel.matrix import CodeMatrix, kinds, listed
 
 SAMPLED_ABOVE = 3_000  # codes; beyond, the quantile is that of random pairs
 SAMPLED_PAIRS = 2_000_000
-DIGITS = 3  # of a share of patients
+MOST_CODES = 500  # of a graph: more take minutes to lay out, and nobody can read them
+OVER = ("patients", "sites")
 NOT_XML = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -70,8 +75,9 @@ def code_graph(
             f"The model has no code {around!r}; it knows {len(names):,} codes, such as "
             f"{listed(names[:2])}."
         )
-    if top < 1 or not 0 <= quantile < 1:
-        raise ParameterError("`top` must be 1 or more, and `quantile` at least 0 and below 1.")
+    check_top(top)
+    if not 0 <= quantile < 1:
+        raise ParameterError(f"quantile is {quantile:g}: expected at least 0 and below 1.")
     check_choice("quantile_of", quantile_of, ("model", "graph"))
     if cohort is None:
         chosen = _neighbours(model, names.index(str(around)), top)
@@ -80,7 +86,7 @@ def code_graph(
         chosen, prevalence = _common(records_for(model, cohort), around, top, floor)
     graph = nx.Graph(quantile=quantile, quantile_of=quantile_of)
     for j in chosen:
-        shown = {} if prevalence is None else {"prevalence": round(float(prevalence[j]), DIGITS)}
+        shown = {} if prevalence is None else {"prevalence": float(f"{prevalence[j]:.3g}")}
         label = (descriptions or {}).get(names[j]) or names[j]
         vocabulary = names[j].partition(":")[0] if ":" in names[j] else ""
         graph.add_node(names[j], label=NOT_XML.sub(" ", label), vocabulary=vocabulary, **shown)
@@ -96,33 +102,38 @@ def code_graph(
 def edge_stability(
     graph: nx.Graph,
     model: Daniel,
-    sites: Sequence[CodeMatrix | str | Path],
+    sites: Mapping[str, CodeMatrix | str | Path] | Sequence[CodeMatrix | str | Path],
     *,
     over: str = "patients",
     n_boot: int = 20,
     max_iter: int | None = None,
+    floor: int = 1,
     random_state: int = 0,
     progress: Callable[[float], None] = lambda _: None,
 ) -> nx.Graph:
     """The graph with `stability` on every edge: the share of refits in which it is an edge again.
 
-    sites: records, or site folders, of every site.  over: "patients" are drawn anew within each
-    site, with all their records (records, where there are no patients); "sites" are drawn anew as a
-    whole, which needs at least three.  Each refit has its own quantile.
+    sites: records, or site folders, of every site; by name, the model's hub is that of the refits,
+    else the site with most records.  over: "patients" are drawn anew within each site, with all
+    their records (records, where there are no patients); "sites" are drawn anew as a whole, which
+    needs at least three.  Each refit has its own quantile.  The graph tells `refits`, `over` and,
+    by name, `sites`.
+
+    A refit is one exchange: pairs of a code count at the sites that record it (`totals.presence`).
+    Unlike the protocol it has no masks, sketches, noise or later rounds, and `sites` may be some of
+    the model's only.  floor: codes of fewer patients of a site are left out of `sites` already.
 
     The cost is that of `n_boot` fits, one after the other; draws of the same sites are fitted once.
     max_iter: most iterations of a refit, those of the model unless given.  Fewer are cheaper, but a
     refit that has not settled has other edges, and stability then mixes the two.  progress: gets
     the share of the work that is done.
     """
-    check_choice("over", over, ("patients", "sites"))
-    if n_boot < 2:
-        raise ParameterError(f"n_boot is {n_boot}: expected at least 2.")
-    records = [records_for(model, s if isinstance(s, CodeMatrix) else read_site(s)) for s in sites]
-    if over == "sites" and len(records) < 3:
-        raise InputError(
-            "Sites can be drawn anew only where there are three or more: use over='patients'."
-        )
+    check_refits(n_boot, over, len(sites))
+    named = sites if isinstance(sites, Mapping) else dict(enumerate(sites))
+    records = {
+        name: records_for(model, s if isinstance(s, CodeMatrix) else read_site(s))
+        for name, s in named.items()
+    }
     rng = np.random.default_rng(random_state)
     names = _names(model)
     chosen = np.array([names.index(code) for code in graph.nodes])
@@ -130,14 +141,17 @@ def edge_stability(
     seen: Counter[tuple[int, int]] = Counter()
     done = 0
     progress(0.0)
-    for rows, times in _draws(records, over, n_boot, rng):
-        refit = _refit(model, records, rows, max_iter, random_state)
+    for rows, times in _draws(list(records.values()), over, n_boot, rng):
+        refit = _refit(model, records, rows, max_iter, floor, random_state)
         theta = _theta(refit, chosen)
         threshold = _threshold(refit, theta, quantile, of, random_state)
         seen.update({pair: times for pair in _above(theta, threshold)})
         done += times
         progress(done / n_boot)
     out = graph.copy()
+    out.graph |= {"refits": n_boot, "over": over}
+    if isinstance(sites, Mapping):
+        out.graph["sites"] = ", ".join(sites)
     position = {code: i for i, code in enumerate(graph.nodes)}
     for a, b, about in out.edges(data=True):
         pair = sorted((position[a], position[b]))
@@ -145,11 +159,30 @@ def edge_stability(
     return out
 
 
+def check_top(top: int) -> None:
+    if not 1 <= top <= MOST_CODES:
+        raise ParameterError(f"top is {top:,}: expected 1 to {MOST_CODES} codes in a graph.")
+
+
+def check_refits(n_boot: int, over: str, n_sites: int) -> None:
+    """Whether so many sites can be refitted so often."""
+    check_choice("over", over, OVER)
+    if n_boot < 2:
+        raise ParameterError(
+            f"Stability was asked for with {n_boot} refits: expected 2 or more, better 20."
+        )
+    if over == "sites" and n_sites < 3:
+        raise InputError(
+            "Sites can be drawn anew only where there are three or more: use over='patients'."
+        )
+
+
 def write_graph(graph: nx.Graph, stem: str | Path) -> list[Path]:
     """Write stem.graphml (yEd, Gephi, igraph) and stem.cyjs (Cytoscape)."""
     stem = Path(stem)
     plain = graph.copy()
     view = nx.cytoscape_data(plain)
+    view["data"] = dict(view["data"])  # as Cytoscape's own files have it
     for node in view["elements"]["nodes"]:
         about = node["data"]
         about["name"] = about["label"]
@@ -313,15 +346,46 @@ def _patients_anew(matrix: CodeMatrix, rng: np.random.Generator) -> np.ndarray:
 
 def _refit(
     model: Daniel,
-    records: Sequence[CodeMatrix],
+    records: Mapping[Any, CodeMatrix],
     rows: Sequence[np.ndarray],
     max_iter: int | None,
+    floor: int,
     random_state: int,
 ) -> Daniel:
-    """The same model, fitted to these rows in one exchange between the sites."""
-    Z = sp.vstack([one.Z[r] for one, r in zip(records, rows, strict=True)], format="csr")
-    label = np.repeat(np.arange(len(rows)), [r.size for r in rows])
+    """The same model, fitted to these rows in one exchange between the sites that have some."""
     fresh = clone(model).set_params(max_iter=max_iter or model.max_iter, random_state=random_state)
-    several = np.unique(label).size > 1
-    codes = records[0].codes
-    return fresh.fit(CodeMatrix(sp.csr_array(Z), codes), sites=label if several else None)
+    drawn = {
+        name: CodeMatrix(sp.csr_array(one.Z[r]), one.codes)
+        for (name, one), r in zip(records.items(), rows, strict=True)
+        if r.size
+    }
+    hub = getattr(model, "hub_", None)
+    if hub not in drawn:
+        hub = max(drawn, key=lambda name: drawn[name].shape[0])
+    if len(drawn) > 1 and model.recipe == "natural":
+        return _exchanged(fresh, drawn, hub, floor)
+    Z = sp.csr_array(sp.vstack([one.Z for one in drawn.values()], format="csr"))
+    label = np.repeat(list(drawn), [one.shape[0] for one in drawn.values()])
+    whole = CodeMatrix(Z, drawn[hub].codes)
+    return fresh.fit(whole, sites=label, hub=hub) if len(drawn) > 1 else fresh.fit(whole)
+
+
+def _exchanged(fresh: Daniel, drawn: Mapping[Any, CodeMatrix], hub: Any, floor: int) -> Daniel:
+    """`Daniel.fit` with sites, but a site that does not record a code has no say in its pairs."""
+    options, codes = fresh._options(), drawn[hub].codes
+    rng = np.random.default_rng(fresh.random_state)
+    own = records_from(drawn[hub].Z)
+    start = natural.make_start(own, options, rng)
+    sums = [site_sums(one, start, options) for one in drawn.values()]
+    mean = totals.mean_answer(
+        totals.sum_of(sums),
+        [totals.Site(float(s.totals[0]), s.counts == 0) for s in sums],
+        start.coords.scale,
+        np.arange(len(codes)),
+        floor,
+        tied=start.coords.tied,
+    )
+    fitted = natural.finish(own, start, mean, options, rng)
+    fresh._adopt(fitted, kinds(codes, len(codes)))
+    fresh.feature_names_in_ = np.array(codes, dtype=object)
+    return fresh

@@ -23,6 +23,7 @@ from daniel.errors import InputError, ParameterError
 __all__ = ["cosine_pairs", "negatives", "rank_auc", "relation_auc", "theta_pairs"]
 
 BOOTSTRAPS = 2000
+FEWEST_PAIRS = 10  # of a relation with an interval
 # A redraw leaves only the pairs that clashed with a known one, so few are ever needed.
 MAX_REDRAWS = 1000
 RATES = {"tpr_01": 0.01, "tpr_05": 0.05, "tpr_10": 0.10}  # column -> rate of false alarms
@@ -47,7 +48,8 @@ def relation_auc(
     ----------
     embedding : (p, d) one row a code, for score="cosine"; (p, p) couplings, for score="theta"; or
         for either any function of positions (i, j), such as :func:`theta_pairs` of a model.
-    codes : p names with their vocabulary before a colon, such as "PheCode:290.1".
+    codes : p names with their vocabulary before a colon, such as "PheCode:290.1"; those without a
+        colon are of one vocabulary.
     pairs : columns code1, code2, relation. Pairs with a code outside `codes` are left out.
     score : "cosine" of two embedding rows, or "theta", the mean of theta_jk and theta_kj.
     draws : number of independent sets of negatives, each as large as the positives.
@@ -59,7 +61,7 @@ def relation_auc(
     interval lo, hi, and tpr_01, tpr_05, tpr_10: the largest share of positive pairs above a
     threshold that at most 1, 5 or 10 % of all drawn negatives reach. The interval is a percentile
     bootstrap that resamples the positive pairs and the negative draws. Pairs that share a code are
-    treated as independent.
+    treated as independent. Fewer than FEWEST_PAIRS say nothing: their interval is 0 to 1.
     """
     score_of = _pair_score(embedding, len(codes), score)
     drawn = negatives(codes, pairs, draws=draws, random_state=random_state)
@@ -115,7 +117,7 @@ def negatives(
     """
     if draws < 1:
         raise ParameterError(f"draws is {draws}: expected at least 1.")
-    vocabulary = np.array([code.partition(":")[0] for code in codes])
+    vocabulary = np.array([code.partition(":")[0] if ":" in code else "" for code in codes])
     positives = list(_positives(codes, pairs))
     known = np.unique(np.concatenate([_key(i, j, len(codes)) for _, i, j in positives]))
     return {
@@ -259,6 +261,8 @@ def _found_at(positive: Floats, negative: Floats, rate: float) -> float:
 def _interval(placement: Floats, rng: np.random.Generator) -> tuple[float, float]:
     """95 % percentile bootstrap of the mean, over both axes of placement (draws, k)."""
     draws, k = placement.shape
+    if k < FEWEST_PAIRS:
+        return 0.0, 1.0
     draw_weights = rng.multinomial(draws, np.full(draws, 1 / draws), size=BOOTSTRAPS) / draws
     pair_weights = rng.multinomial(k, np.full(k, 1 / k), size=BOOTSTRAPS) / k
     means = np.einsum("bd,bd->b", draw_weights, pair_weights @ placement.T)

@@ -12,21 +12,29 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from daniel.errors import FormatError, InputError, ParameterError
+from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate.clusters import cluster_patients
 from daniel.evaluate.compare import comparison, usual_entries
 from daniel.evaluate.gold import read_pairs, split_known, umls_pairs
-from daniel.evaluate.graph import code_graph, edge_stability
+from daniel.evaluate.graph import check_refits
 from daniel.evaluate.phenotype import phenotype
 from daniel.evaluate.relations import relation_auc, theta_pairs
 from daniel.evaluate.survival import FLOOR
-from daniel.federated.folder import REPORT, read_model, read_report
+from daniel.federated.report import Report
 from daniel.matrix import CodeMatrix
 from daniel.report import sections
 from daniel.report.explorer import Progress
+from daniel.report.graphs import drawn_graph
 from daniel.report.parts import ReportParts, Section, parts_of
-from daniel.report.records import Outcome, Records, read_descriptions, read_sites, words_of
+from daniel.report.records import (
+    Outcome,
+    Records,
+    open_model,
+    read_descriptions,
+    read_sites,
+    words_of,
+)
 
 
 @dataclass(frozen=True)
@@ -88,11 +96,9 @@ def assemble(
             "A comparison fits the records of the sites, and tells known pairs or a target: give "
             "site folders, and pairs or a target."
         )
-    if not (model_folder / REPORT).is_file():
-        raise FormatError(
-            f"{model_folder} is no model folder: `daniel finish` and `daniel fit` make one."
-        )
-    report, model = read_report(model_folder), read_model(model_folder)
+    if choices.stability:
+        check_refits(choices.stability, "patients", len(sites))
+    report, model = open_model(model_folder)
     words = words_of(sites) | ({} if descriptions is None else read_descriptions(descriptions))
     parts = parts_of(model, report, descriptions=words, focus=target)
     found: list[Section] = []
@@ -107,7 +113,7 @@ def assemble(
     too_small: tuple[str, ...] = ()
     if target is not None:
         about, too_small = _about(
-            model, records, target, outcome, sites, words, floor, choices, progress
+            model, report, records, target, outcome, sites, words, floor, choices, progress
         )
         found += about
     if choices.compare and records is not None:
@@ -163,6 +169,7 @@ def _relations(
 
 def _about(
     model: Daniel,
+    report: Report,
     records: Records | None,
     target: str,
     outcome: Outcome | None,
@@ -173,57 +180,58 @@ def _about(
     progress: Progress,
 ) -> tuple[list[Section], tuple[str, ...]]:
     """The sections about a target, and the sites with too few of its patients."""
-    if records is None:
-        graph = code_graph(model, around=target, quantile=choices.quantile, descriptions=words)
-        text = f"The codes with the largest coupling θ to {words.get(target, target)}."
-        return [sections.graph_section(graph, "Knowledge graph", text)], ()
-    # Before the long work: what is wrong with an outcome is then said at once.
-    survival = None if outcome is None else records.survival(folders, outcome, target)
-    progress("phenotyping", 0.0)
-    told = phenotype(
+    found: list[Section] = []
+    too_small: tuple[str, ...] = ()
+    text = f"The codes with the largest coupling θ to {words.get(target, target)}."
+    if records is not None:
+        # Clusters first: what is wrong with an outcome is then said before the long work.
+        groups = []
+        if outcome is not None:
+            progress("clusters", 0.0)
+            survival = records.survival(folders, outcome, target)
+            groups = [_clusters(model, records, target, survival, outcome, words, floor, choices)]
+            progress("clusters", 1.0)
+        progress("phenotyping", 0.0)
+        several = records.site if len(folders) > 1 else None
+        told = phenotype(model, records.matrix, target, sites=several, floor=floor)
+        alone = None if len(folders) > 1 else str(records.site[0])
+        found = [sections.phenotype_section(told, words, alone), *groups]
+        too_small = told.left_out
+        progress("phenotyping", 1.0)
+        text = f"The most frequent codes of the patients who have {words.get(target, target)}."
+    graph = drawn_graph(
+        model,
+        report,
+        records,
+        words,
+        around=target,
+        quantile=choices.quantile,
+        stability=choices.stability,
+        progress=progress,
+    )
+    return [*found, sections.graph_section(graph, "Knowledge graph", text)], too_small
+
+
+def _clusters(
+    model: Daniel,
+    records: Records,
+    target: str,
+    survival: pd.DataFrame,
+    outcome: Outcome,
+    words: Mapping[str, str],
+    floor: int,
+    choices: Choices,
+) -> Section:
+    groups = cluster_patients(
         model,
         records.matrix,
         target,
-        sites=records.site if len(folders) > 1 else None,
+        survival,
+        k=choices.clusters,
+        without=[outcome.code] if outcome.code else [],
         floor=floor,
     )
-    found = [sections.phenotype_section(told, words)]
-    progress("phenotyping", 1.0)
-    if outcome is not None and survival is not None:
-        progress("clusters", 0.0)
-        groups = cluster_patients(
-            model,
-            records.matrix,
-            target,
-            survival,
-            k=choices.clusters,
-            without=[outcome.code] if outcome.code else [],
-            floor=floor,
-        )
-        found.append(
-            sections.clusters_section(
-                groups, words, outcome=outcome.name, landmark=outcome.landmark
-            )
-        )
-        progress("clusters", 1.0)
-    graph = code_graph(
-        model,
-        around=target,
-        cohort=records.matrix,
-        quantile=choices.quantile,
-        descriptions=words,
-        floor=floor,
-    )
-    if choices.stability:
-        graph = edge_stability(
-            graph,
-            model,
-            list(records.fitting(floor).values()),
-            n_boot=choices.stability,
-            progress=lambda share: progress("stability", share),
-        )
-    text = f"The most frequent codes of the patients who have {words.get(target, target)}."
-    return [*found, sections.graph_section(graph, "Knowledge graph", text)], told.left_out
+    return sections.clusters_section(groups, words, outcome=outcome.name, zero=outcome.zero)
 
 
 def _compared(

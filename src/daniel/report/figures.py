@@ -8,7 +8,7 @@ import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
 
-from daniel.plots import COLOURS, MARKERS, SETTINGS
+from daniel.plots import COLOURS, MARKERS, NARROW, SETTINGS
 
 
 def svg(figure: Figure) -> str:
@@ -24,7 +24,7 @@ def auc_intervals(tables: Mapping[str, pd.DataFrame]) -> Figure:
     rows = list(dict.fromkeys(name for table in tables.values() for name in table.index))
     with matplotlib.rc_context(SETTINGS):
         height = 0.9 + 0.42 * len(rows) + 0.25 * (len(tables) > 1)
-        figure = Figure(figsize=(6.4, height), layout="constrained")
+        figure = Figure(figsize=(NARROW, height), layout="constrained")
         axes = figure.subplots()
         for place, (name, table) in enumerate(tables.items()):
             shift = 0.24 * (place - (len(tables) - 1) / 2)

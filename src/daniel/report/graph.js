@@ -2,7 +2,7 @@
 
 const EDGES_A_NODE = 2; // at most, before the slider is moved
 
-/** The code and its nearest codes as nodes, and the pairs of them that the page knows. */
+/** The code and its nearest codes as nodes, and the pairs that the page knows: one is among the nearest of the other. */
 function neighbourhood(centre, most) {
   const near = nearestOf(centre).slice(0, most);
   const nodes = [{ j: centre, cosine: 1 }, ...near];

@@ -1,16 +1,18 @@
 """Folders -> one knowledge graph, for tools that draw graphs themselves."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-import networkx as nx
-
+from daniel.checks import check_choice
 from daniel.errors import ParameterError
-from daniel.evaluate.graph import code_graph, edge_stability
+from daniel.estimator import Daniel
+from daniel.evaluate.graph import OVER, check_refits, check_top, code_graph, edge_stability
 from daniel.evaluate.survival import FLOOR
-from daniel.federated.folder import read_model, read_report
+from daniel.federated.report import Report
 from daniel.report.explorer import Progress
-from daniel.report.records import read_descriptions, read_sites, words_of
+from daniel.report.parts import shown_prevalence
+from daniel.report.records import Records, open_model, read_descriptions, read_sites, words_of
 
 
 def graph_of(
@@ -24,20 +26,52 @@ def graph_of(
     over: str = "patients",
     descriptions: Path | None = None,
     progress: Progress = lambda *_: None,
-) -> nx.Graph:
+) -> Any:
     """The graph of `code_graph` from a model folder, with `edge_stability` where refits are wanted.
 
     sites: their patients, or those who have `around`, choose the codes; without sites the codes
     are the neighbours of `around`.
     """
+    check_top(top)
+    check_choice("over", over, OVER)
     if stability and not sites:
         raise ParameterError(
             "Stability refits the records of the sites: give their folders, or no stability."
         )
-    report, model = read_report(model_folder), read_model(model_folder)
-    floor = max(FLOOR, report.floor)
+    if stability:
+        check_refits(stability, over, len(sites))
+    report, model = open_model(model_folder)
     words = words_of(sites) | ({} if descriptions is None else read_descriptions(descriptions))
     records = read_sites(model, report, sites, progress) if sites else None
+    return drawn_graph(
+        model,
+        report,
+        records,
+        words,
+        around=around,
+        top=top,
+        quantile=quantile,
+        stability=stability,
+        over=over,
+        progress=progress,
+    )
+
+
+def drawn_graph(
+    model: Daniel,
+    report: Report,
+    records: Records | None,
+    words: Mapping[str, str],
+    *,
+    around: str | None,
+    top: int = 30,
+    quantile: float = 0.95,
+    stability: int = 0,
+    over: str = "patients",
+    progress: Progress = lambda *_: None,
+) -> Any:
+    """`graph_of` what was read already."""
+    floor = max(FLOOR, report.floor)
     graph = code_graph(
         model,
         around=around,
@@ -47,13 +81,18 @@ def graph_of(
         descriptions=words,
         floor=floor,
     )
-    if not stability or records is None:
+    if records is None:
+        for about in graph.nodes.values():
+            if "prevalence" in about:
+                about["prevalence"] = float(shown_prevalence(about["prevalence"], report))
+    if records is None or not stability:
         return graph
     return edge_stability(
         graph,
         model,
-        list(records.fitting(floor).values()),
+        records.fitting(floor),
         over=over,
         n_boot=stability,
+        floor=floor,
         progress=lambda share: progress("refits", share),
     )

@@ -154,8 +154,9 @@ def _section(id: str, section: Section) -> str:
 def figure(item: Figure) -> str:
     """An SVG as an image: nothing inside it can run, load or change the page."""
     data = base64.b64encode(item.svg.encode()).decode("ascii")
+    kind = "drawing wide" if item.wide else "drawing"
     return (
-        '<figure class="drawing"><div class="scroll" role="region" tabindex="0" '
+        f'<figure class="{kind}"><div class="scroll" role="region" tabindex="0" '
         f'aria-label="Figure"><img src="data:image/svg+xml;base64,{data}" '
         f'alt="{escape(item.alt or item.caption)}"></div>'
         f"<figcaption>{escape(item.caption)}</figcaption></figure>"

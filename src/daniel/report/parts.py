@@ -24,11 +24,15 @@ class Table:
 
 @dataclass(frozen=True)
 class Figure:
-    """An SVG drawing; `alt` tells its content to those who cannot see it."""
+    """An SVG drawing; `alt` tells its content to those who cannot see it.
+
+    wide: its words are too small for a phone's width, so it scrolls there.
+    """
 
     svg: str
     caption: str
     alt: str = ""
+    wide: bool = False
 
 
 @dataclass(frozen=True)

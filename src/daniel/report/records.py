@@ -1,11 +1,13 @@
-"""Records of several sites as one matrix of the model's codes, and words for the codes.
+"""A model folder, records of several sites as one matrix of its codes, and words for the codes.
 
 Records are read where they lie, and the patients of all sites are numbered anew.
 """
 
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +20,29 @@ from daniel.data.sitefolder import CODES, read_info, read_site
 from daniel.errors import FormatError, InputError
 from daniel.estimator import Daniel
 from daniel.evaluate.clusters import records_for
+from daniel.evaluate.survival import check_survival
+from daniel.federated.files import check_parent
+from daniel.federated.folder import REPORT, read_model, read_report
 from daniel.federated.release import without_rare
 from daniel.federated.report import Report
 from daniel.matrix import CodeMatrix
 from daniel.report.explorer import Progress
+
+
+def open_model(folder: Path) -> tuple[Report, Daniel]:
+    """What a model folder says about its model, and the model."""
+    if not (folder / REPORT).is_file():
+        raise FormatError(
+            f"{folder} is no model folder: `daniel finish` and `daniel fit` make one."
+        )
+    return read_report(folder), read_model(folder)
+
+
+def check_place(out: Path) -> None:
+    """Whether a file can be written there: before the work, not after it."""
+    check_parent(out)
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: name a file to write.")
 
 
 @dataclass(frozen=True)
@@ -29,13 +50,27 @@ class Outcome:
     """What is followed at each site, in the order of the sites, and how the report calls it.
 
     sources: files patient, time, event; or, with `code`, what `daniel prepare` read.  landmark:
-    time then starts after the window of the first diagnosis.
+    with `code`, time starts after the window of the first diagnosis, else on its first day.
     """
 
     sources: Sequence[Path]
     code: str | None = None
     name: str = "outcome"
-    landmark: bool = False
+    landmark: bool = True
+
+    @property
+    def zero(self) -> str:
+        """A sentence: where time starts."""
+        if self.code is None:
+            return (
+                "Times are the outcome files' own; the record's codes may come after the outcome."
+            )
+        if self.landmark:
+            return "Time runs from the end of that record's window."
+        return (
+            "Time runs from the first day of that record's window; the window's codes may come "
+            "after the outcome."
+        )
 
 
 @dataclass(frozen=True)
@@ -73,7 +108,7 @@ class Records:
         return {name: without_rare(matrix, floor) for name, matrix in large.items()}
 
     def survival(self, folders: Sequence[Path], outcome: Outcome, target: str) -> pd.DataFrame:
-        """patient, time, event of all sites; who has no record is left out."""
+        """patient, time, event of all sites, checked; who has no record is left out."""
         tables, first = [], 0
         for folder, source, known in zip(folders, outcome.sources, self.pseudonyms, strict=True):
             table = read_outcome(
@@ -83,26 +118,29 @@ class Records:
             number = first + np.searchsorted(known, table["patient"].to_numpy())
             tables.append(table.assign(patient=number))
             first += known.size
-        return pd.concat(tables, ignore_index=True)
+        return check_survival(pd.concat(tables, ignore_index=True))
 
 
 def read_sites(
     model: Daniel, report: Report, folders: Sequence[Path], progress: Progress
 ) -> Records:
-    blocks, patients, windows, names, pseudonyms = [], [], [], [], []
+    """The records of site folders of the model's study, each site once."""
+    about = [read_info(folder) for folder in folders]
+    names = [str(info["site"]) for info in about]
+    if len(set(names)) < len(names):
+        raise InputError("Two of the folders are of the same site: give each site once.")
+    _check_windows(folders)
+    blocks, patients, windows, pseudonyms = [], [], [], []
     first = 0
-    for i, folder in enumerate(folders):
+    for i, (folder, info) in enumerate(zip(folders, about, strict=True)):
         progress("records", i / len(folders))
-        matrix = _of_this_study(model, report, folder)
+        matrix = _of_this_study(model, report, folder, info)
         known, number = np.unique(np.asarray(matrix.patients), return_inverse=True)
         blocks.append(matrix.Z)
         patients.append(first + number)
         windows.append(np.asarray(matrix.windows))
-        names.append(np.full(matrix.shape[0], read_info(folder)["site"], dtype=object))
         pseudonyms.append(known)
         first += known.size
-    if len({str(own[0]) for own in names if own.size}) < len(folders):
-        raise InputError("Two of the folders are of the same site: give each site once.")
     whole = CodeMatrix(
         sp.csr_array(sp.vstack(blocks, format="csr")),
         matrix.codes,
@@ -110,15 +148,17 @@ def read_sites(
         np.concatenate(windows),
     )
     progress("records", 1.0)
-    return Records(whole, np.concatenate(names), pseudonyms)
+    site = np.repeat(np.array(names, dtype=object), [block.shape[0] for block in blocks])
+    return Records(whole, site, pseudonyms)
 
 
-def _of_this_study(model: Daniel, report: Report, folder: Path) -> CodeMatrix:
+def _of_this_study(
+    model: Daniel, report: Report, folder: Path, info: Mapping[str, Any]
+) -> CodeMatrix:
     """The records of a site folder, of the model's study.
 
     The hash of a study changes when a site joins it; its name and its codes do not.
     """
-    info = read_info(folder)
     matrix = read_site(folder)
     lacking = set(map(str, model._names)) - set(matrix.codes)
     if info["study"] != report.study and (info["study_name"] != report.study_name or lacking):
@@ -128,6 +168,29 @@ def _of_this_study(model: Daniel, report: Report, folder: Path) -> CodeMatrix:
             "prepared for the model's study."
         )
     return records_for(model, matrix)
+
+
+def _check_windows(folders: Sequence[Path]) -> None:
+    """Refuse folders whose records have different windows.
+
+    A model folder does not tell its windows, so one folder alone cannot be held against it.
+    """
+    made = [_window(folder) for folder in folders]
+    for folder, window in zip(folders, made, strict=True):
+        if window != made[0]:
+            raise InputError(
+                f"{folders[0]} and {folder} have different windows ({made[0]}; {window}): give "
+                "folders that were prepared for the model's study."
+            )
+
+
+def _window(folder: Path) -> str:
+    """How long the windows of a site folder are, and where they start."""
+    try:
+        window = json.loads((folder / "study.json").read_bytes())["window"]
+        return f"{window['months']} months, start {window['start']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        raise FormatError(f"{folder} is damaged: make it again with `daniel prepare`.") from None
 
 
 # --- words for codes ------------------------------------------------------------------------------

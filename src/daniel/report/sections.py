@@ -9,9 +9,11 @@ import pandas as pd
 from daniel.evaluate.clusters import Clusters
 from daniel.evaluate.compare import FEDERATED, POOLED, Comparison
 from daniel.evaluate.phenotype import ALL, UNSUPERVISED, Phenotyping
+from daniel.evaluate.relations import FEWEST_PAIRS
 from daniel.matrix import listed
 from daniel.plots import code_network, p_text, survival_curves
 from daniel.report.figures import auc_intervals, svg
+from daniel.report.page import NOTHING
 from daniel.report.parts import Figure, Section, Table
 
 Descriptions = Mapping[str, str]
@@ -37,13 +39,15 @@ def relations_section(
 ) -> Section:
     """Known relations: tables of `relation_auc` by cosine and by theta; left_out: a sentence."""
     scores = {"similarity": cosine} | ({} if theta is None else {"coupling θ": theta})
+    few = cosine["n_pairs"] < FEWEST_PAIRS
+    too_few = f" Fewer than {FEWEST_PAIRS} pairs say nothing about a relation: {{}}."
     rows = [
         {
             "relation": relation,
             "scored by": name,
             "known pairs": int(row["n_pairs"]),
             "AUC": row["auc"],
-            "95 % interval": _interval(row),
+            "95 % interval": NOTHING if few[relation] else _interval(row),
             "found at 1 % false alarms": _percent(row["tpr_01"]),
             "at 5 %": _percent(row["tpr_05"]),
             "at 10 %": _percent(row["tpr_10"]),
@@ -52,11 +56,14 @@ def relations_section(
         for name, table in scores.items()
         for row in [table.loc[relation]]
     ]
-    best = cosine["auc"].idxmax()
+    drawn = {name: _without_intervals(table, few) for name, table in scores.items()}
+    best = cosine["auc"].where(~few, -1.0).idxmax()
     return Section(
         "Known relations",
         "Pairs of codes that are known to belong together, from outside these data, are set "
-        "against random pairs of the same vocabularies. " + left_out,
+        "against random pairs of the same vocabularies. "
+        + left_out
+        + (too_few.format(", ".join(cosine.index[few])) if few.any() else ""),
         [
             Table(
                 pd.DataFrame(rows).set_index("relation"),
@@ -68,17 +75,26 @@ def relations_section(
         ],
         [
             Figure(
-                svg(auc_intervals(scores)),
+                svg(auc_intervals(drawn)),
                 "AUC of each relation with its 95 % interval; dotted: chance.",
                 f"AUC of {len(cosine)} relations; by similarity the best is {best} with "
-                f"{cosine['auc'].max():.2f}.",
+                f"{cosine['auc'][best]:.2f}.",
             )
         ],
     )
 
 
-def phenotype_section(found: Phenotyping, descriptions: Descriptions) -> Section:
-    """Phenotyping: all sites together, and from site to site where there are several."""
+def _without_intervals(table: pd.DataFrame, few: pd.Series) -> pd.DataFrame:
+    """The table with no width of the interval where pairs are few."""
+    return table.assign(
+        lo=table["lo"].mask(few, table["auc"]), hi=table["hi"].mask(few, table["auc"])
+    )
+
+
+def phenotype_section(
+    found: Phenotyping, descriptions: Descriptions, site: str | None = None
+) -> Section:
+    """Phenotyping: all sites together, or the only one, and from site to site."""
     name = _named(found.target, descriptions)
     table = found.table
     whole = table[(table["site_train"] == ALL) & (table["site_test"] == ALL)].set_index("method")
@@ -96,7 +112,7 @@ def phenotype_section(found: Phenotyping, descriptions: Descriptions) -> Section
             "AUC is the chance that a record with the diagnosis scores above one without; patient "
             "vectors were tested on patients whom the classifier had not seen, and the interval "
             "resamples patients.",
-            "All sites together",
+            "All sites together" if site is None else f"The records of {site}",
         ),
         *_between_sites(table),
     ]
@@ -110,7 +126,7 @@ def phenotype_section(found: Phenotyping, descriptions: Descriptions) -> Section
         tables,
         [
             Figure(
-                svg(auc_intervals({"all sites": whole})),
+                svg(auc_intervals({site or "all sites": whole})),
                 "AUC with its 95 % interval; dotted: chance.",
                 "; ".join(f"{m}: {auc:.2f}" for m, auc in whole["auc"].items()),
             )
@@ -142,10 +158,12 @@ def clusters_section(
     descriptions: Descriptions,
     *,
     outcome: str = "outcome",
-    landmark: bool = False,
+    zero: str = "",
 ) -> Section:
-    """Clusters of patients: survival curves, sizes and medians, and what sets each apart."""
-    zero = "the end of that record's window" if landmark else "that record"
+    """Clusters of patients: survival curves, sizes and medians, and what sets each apart.
+
+    zero: a sentence that says where time starts.
+    """
     name = _named(found.target, descriptions)
     chosen = "" if found.silhouette.empty else " Their number was chosen by the silhouette."
     medians = found.medians.set_index("cluster")
@@ -159,47 +177,71 @@ def clusters_section(
         },
         index=sizes.index,
     )
-    codes = found.top_codes
-    codes = pd.DataFrame(
-        {
-            "code": [_named(code, descriptions) for code in codes["code"]],
-            "in the cluster": [_percent(v) for v in codes["inside"]],
-            "in the others": [_percent(v) for v in codes["outside"]],
-        },
-        index=pd.Index(codes["cluster"], name="cluster"),
-    )
     return Section(
         f"Clusters: {name}",
         "Patients are grouped by the other codes of their first record with this diagnosis; the "
-        f"outcome has no part in the grouping.{chosen} Time runs from {zero}. Log-rank test "
+        f"outcome has no part in the grouping.{chosen} {zero} Log-rank test "
         f"among {len(medians)} clusters: {p_text(found.p_value)}. "
         f"Nothing is shown of fewer than {found.floor} patients, so curves end early and move in "
-        "coarse steps.",
+        f"coarse steps.{_left_out(found)}",
         [
             Table(
                 sizes,
-                "The median is the time by which half of the cluster had the outcome; “not "
-                "reached” means that fewer did while enough patients were followed.",
+                "The median is the first row of the curve by which half of the cluster had the "
+                f"outcome. Rows wait for {found.floor} outcomes each, so in small groups it may be "
+                "late, by up to a third; “beyond the curve” means that half had not had it by the "
+                "last row.",
                 "Size and outcome",
             ),
             Table(
-                codes,
+                _codes_apart(found, descriptions),
                 "Shares of patients with a code in their first record with the diagnosis, for the "
-                "codes whose share differs most from that of the other clusters.",
-                "What sets each cluster apart",
+                "codes whose share differs most between a cluster and the rest.",
+                "What sets the clusters apart",
             ),
         ],
         [
             Figure(
                 svg(survival_curves(found.curves, p_value=found.p_value, outcome=outcome)),
                 f"Share of patients without {outcome} over time (Kaplan-Meier), with 95 % bands; "
-                "ticks mark patients who were last seen then. Below: patients still followed.",
+                "ticks mark patients who were last seen then. Below: patients still followed, at "
+                f"most {found.floor - 1} too many.",
                 f"Survival curves of {len(medians)} clusters; medians in days: "
                 + ", ".join(_days(v) for v in medians["median"])
                 + f"; log-rank {p_text(found.p_value)}.",
             )
         ],
     )
+
+
+def _left_out(found: Clusters) -> str:
+    """A sentence about the patients whose outcome is not followed."""
+    if found.without_outcome == 0:
+        return ""
+    n = _count(found.without_outcome)
+    return (
+        f" Left out, with the diagnosis but no time to the outcome: {n} patients, who had it "
+        "before time starts, were not seen later, or are not in the outcome's files."
+    )
+
+
+def _codes_apart(found: Clusters, descriptions: Descriptions) -> pd.DataFrame:
+    """Codes and their shares; of two clusters each code once, for the second mirrors the first."""
+    codes = found.top_codes
+    one, *others = found.medians["cluster"]
+    inside, outside = "in the cluster", "in the others"
+    if len(others) == 1:
+        codes = codes[codes["cluster"] == one]
+        inside, outside = f"in cluster {one}", f"in cluster {others[0]}"
+    table = pd.DataFrame(
+        {
+            "code": [_named(code, descriptions) for code in codes["code"]],
+            inside: [_percent(v) for v in codes["inside"]],
+            outside: [_percent(v) for v in codes["outside"]],
+        },
+        index=pd.Index(codes["cluster"], name="cluster"),
+    )
+    return table.set_index("code") if len(others) == 1 else table
 
 
 def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool) -> Section:
@@ -250,7 +292,7 @@ def graph_section(graph: Any, title: str, text: str) -> Section:
     tables = (
         []
         if rows.empty
-        else [Table(rows, _THETA + (_REFITS if refitted else ""), "Strongest edges")]
+        else [Table(rows, _THETA + (_refits(graph) if refitted else ""), "Strongest edges")]
     )
     above = f"above {graph.graph['threshold']:.2f}: the strongest {share:.3g} % of {whose}"
     if graph.graph["threshold"] == 0:
@@ -265,6 +307,7 @@ def graph_section(graph: Any, title: str, text: str) -> Section:
                 "Wider line: larger θ. Larger mark: more frequent code. Colour and shape: "
                 "vocabulary." + (" Dashed: in fewer than half of the refits." if refitted else ""),
                 f"A graph of {graph.number_of_nodes()} codes and {graph.number_of_edges()} edges.",
+                wide=True,
             )
         ],
     )
@@ -274,10 +317,19 @@ _THETA = (
     "θ says how much one code raises the odds of the other in the same record, all other codes "
     "being the same: they are multiplied by e to the power 4θ."
 )
-_REFITS = (
-    " In refits: how often the edge came back when the model was fitted to patients drawn anew; "
-    "one that half of the refits lack is no finding."
-)
+
+
+def _refits(graph: Any) -> str:
+    """A sentence: how often what was drawn anew, and what the share means."""
+    sites = " and ".join(graph.graph.get("sites", "").rsplit(", ", 1))
+    drawn = {
+        "patients": f"patients of {sites} drawn anew" if sites else "patients drawn anew",
+        "sites": f"sites drawn anew among {sites}" if sites else "sites drawn anew",
+    }[graph.graph["over"]]
+    return (
+        f" In refits: how often the edge came back in {graph.graph['refits']} refits to {drawn}; "
+        "one that came back in fewer than half of them is no finding."
+    )
 
 
 # --- words ----------------------------------------------------------------------------------------
@@ -306,7 +358,7 @@ def _percent(share: float) -> str:
 def _days(time: float) -> str:
     if pd.isna(time):
         return "not shown"
-    return f"{time:,.0f}" if np.isfinite(time) else "not reached"
+    return f"{time:,.0f}" if np.isfinite(time) else "beyond the curve"
 
 
 def _span(lo: float, hi: float) -> str:
