@@ -69,6 +69,9 @@ class Window:
         "everyone, such as January 1 and July 1.",
     )
 
+    def __str__(self) -> str:
+        return f"{self.months} months, start {self.start}"
+
 
 @dataclass(frozen=True)
 class Omop:

@@ -335,8 +335,8 @@ def test_a_folder_with_other_windows_is_refused(study, tmp_path):
     """Its study has the same name and the same codes."""
     months = replace(study.study, sites=(), window=Window(months=12))
     prepare(str(study.root / "south.csv"), months, "west", tmp_path / "west")
-    text = run(study.root / "model", tmp_path / "west", study.root / "north", code=2)
-    one_sentence(text, "different windows (12 months, start patient; 6 months, start patient)")
+    text = run(study.root / "model", tmp_path / "west", code=2)
+    one_sentence(text, "other windows (12 months, start patient)", "(6 months, start patient)")
 
 
 def test_a_folder_without_records_is_no_other_site(study, east):

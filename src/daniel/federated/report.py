@@ -48,6 +48,7 @@ class Report:
     sites: list[Contribution] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     sketch: int = 0  # directions; 0: answers told every pair of codes
+    window: str = ""  # how records were made; "" in older reports
 
     def to_json(self) -> str:
         return json.dumps(asdict(self), indent=1, sort_keys=True, ensure_ascii=False) + "\n"
@@ -153,6 +154,7 @@ def report_of(
         sites=sites,
         notes=notes,
         sketch=opening.manifest.sketch,
+        window=str(study.window),
     )
 
 

@@ -27,6 +27,7 @@ from daniel.federated.release import without_rare
 from daniel.federated.report import Report
 from daniel.matrix import CodeMatrix
 from daniel.report.explorer import Progress
+from daniel.study import Window
 
 
 def open_model(folder: Path) -> tuple[Report, Daniel]:
@@ -129,7 +130,7 @@ def read_sites(
     names = [str(info["site"]) for info in about]
     if len(set(names)) < len(names):
         raise InputError("Two of the folders are of the same site: give each site once.")
-    _check_windows(folders)
+    _check_windows(report, folders)
     blocks, patients, windows, pseudonyms = [], [], [], []
     first = 0
     for i, (folder, info) in enumerate(zip(folders, about, strict=True)):
@@ -170,25 +171,22 @@ def _of_this_study(
     return records_for(model, matrix)
 
 
-def _check_windows(folders: Sequence[Path]) -> None:
-    """Refuse folders whose records have different windows.
-
-    A model folder does not tell its windows, so one folder alone cannot be held against it.
-    """
-    made = [_window(folder) for folder in folders]
-    for folder, window in zip(folders, made, strict=True):
-        if window != made[0]:
+def _check_windows(report: Report, folders: Sequence[Path]) -> None:
+    """Refuse folders whose records have other windows than the model's, or than each other."""
+    wanted = report.window or _window(folders[0])
+    for folder in folders:
+        window = _window(folder)
+        if window != wanted:
             raise InputError(
-                f"{folders[0]} and {folder} have different windows ({made[0]}; {window}): give "
-                "folders that were prepared for the model's study."
+                f"{folder} has other windows ({window}) than the model ({wanted}): give folders "
+                "that were prepared for the model's study."
             )
 
 
 def _window(folder: Path) -> str:
     """How long the windows of a site folder are, and where they start."""
     try:
-        window = json.loads((folder / "study.json").read_bytes())["window"]
-        return f"{window['months']} months, start {window['start']}"
+        return str(Window(**json.loads((folder / "study.json").read_bytes())["window"]))
     except (OSError, ValueError, KeyError, TypeError):
         raise FormatError(f"{folder} is damaged: make it again with `daniel prepare`.") from None
 
