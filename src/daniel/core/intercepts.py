@@ -7,7 +7,7 @@ from daniel.core.exchange import Start
 from daniel.core.ising import logit_moments
 from daniel.core.records import Records
 
-LARGE = 1 << 27  # records * codes above which work starts on a part of the records
+LARGE = 1 << 28  # records * codes above which work starts on a part of the records
 PART = 16  # one record in so many
 NEWTON_STEPS = 30
 LONGEST_STEP = 8.0  # the first
