@@ -39,6 +39,7 @@ PACKAGES = (
     *("gensim", "implicit", "logisticpca"),
 )
 OVER = "over the limit"
+SMALLER_TOLD = " on a smaller problem"
 
 
 def prepare(name: str, folder: Path) -> dict[str, Any] | None:
@@ -212,7 +213,8 @@ def race(
             continue
         smaller = stored(out / f"{SMALLER.get(problem)}.{name}.json")
         if smaller is not None and smaller["status"] == OVER and smaller["limit"] >= limit:
-            found = {"status": OVER, "reason": f"{smaller['reason']} on a smaller problem"}
+            reason = smaller["reason"].removesuffix(SMALLER_TOLD) + SMALLER_TOLD
+            found = {"status": OVER, "reason": reason}
         else:
             found = measure(files / f"{problem}.npz", entry, limit, memory)
         result = {
