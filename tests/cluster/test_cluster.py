@@ -180,8 +180,10 @@ def test_every_command_gives_the_local_model(
         assert relative(found.theta_, models[0].theta_) < 1e-5
 
 
-def test_an_address_where_nobody_is(monkeypatch):
+def test_an_address_where_nobody_is(monkeypatch, tmp_path):
     monkeypatch.setattr(cluster, "CONNECT", 0.2)
+    monkeypatch.chdir(tmp_path)
+    run("new")
     stderr = run("fit", "north", "--scheduler", "tcp://127.0.0.1:1", code=2)
     assert stderr.startswith("daniel: No Dask scheduler answers at tcp://127.0.0.1:1:")
     assert stderr.count("\n") == 1
