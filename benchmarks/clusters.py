@@ -64,7 +64,9 @@ def one(options: Options, folder: Path) -> tuple[Clusters, dict[str, object]]:
         )
         for number in (1, 2)
     )
-    found = cluster_patients(model, made.matrix, TARGET, survival, k=2, without=[OUTCOME])
+    found = cluster_patients(  # made-up patients need no floor
+        model, made.matrix, TARGET, survival, k=2, without=[OUTCOME], floor=1
+    )
     return found, {
         "patients": max(options.patients),
         "seed": options.seed,
