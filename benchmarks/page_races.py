@@ -23,6 +23,8 @@ shot where records stay at their sites, to Daniel pooled where they do not. Each
 threads that it uses by itself; word2vec has one, since its result would else depend on their
 timing. Below a table every setting counts: a peer is named where any of its settings did better,
 or took less time.
+A run that passed its limit is told as such: most peers had 40 s, and Daniel up to 600 s on the
+synthetic hospitals (`limit` in results/races), so a peer that is not compared there may be faster.
 *Memory*: peak of the whole process. *Bytes*: what one site sends and receives; pooling sends
 records."""
 

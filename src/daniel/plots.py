@@ -152,7 +152,11 @@ def code_network(graph: Any) -> Figure:
     by vocabulary; edges that come back in fewer than half of the refits are dashed, where known.
     """
     nodes = dict(graph.nodes(data=True))
-    kinds = sorted({about["vocabulary"] for about in nodes.values()})
+    order = graph.graph.get("vocabularies", "").split(", ")
+    kinds = sorted(
+        {about["vocabulary"] for about in nodes.values()},
+        key=lambda kind: (order.index(kind) if kind in order else len(order), kind),
+    )
     share = np.array([about.get("prevalence", 0.0) for about in nodes.values()])
     sizes = 30 + 370 * share / max(float(share.max()), 1e-9)
     with matplotlib.rc_context(SETTINGS):
@@ -162,6 +166,7 @@ def code_network(graph: Any) -> Figure:
         for place, kind in enumerate(kinds):
             own = [i for i, about in enumerate(nodes.values()) if about["vocabulary"] == kind]
             at = [list(nodes.values())[i] for i in own]
+            place = order.index(kind) if kind in order else place
             axes.scatter(
                 [about["x"] for about in at],
                 [about["y"] for about in at],

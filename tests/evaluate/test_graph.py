@@ -295,3 +295,14 @@ def test_files_open_elsewhere(model, tmp_path):
 def test_bad_input_is_one_sentence(model, options, error, says):
     with pytest.raises(error, match=says):
         code_graph(model, **options)
+
+
+def test_colours_follow_the_size_of_vocabularies_in_the_model():
+    """As in the report's explorer, whichever of them a graph happens to hold."""
+    graph = nx.Graph(vocabularies="RxNorm, PheCode, CCS")
+    for place, code in enumerate(("CCS:1", "PheCode:1")):
+        vocabulary = code.partition(":")[0]
+        graph.add_node(code, label=code, vocabulary=vocabulary, x=place, y=0.0)
+    labels = plots.code_network(graph).legends[0].legend_handles
+    colours = {line.get_label(): line.get_color() for line in labels}
+    assert colours == {"PheCode": plots.COLOURS[1], "CCS": plots.COLOURS[2]}

@@ -64,6 +64,7 @@ def code_graph(
 
     Returns
     -------
+    Graph: quantile, threshold, vocabularies (of the model, the largest first).
     Nodes: label, vocabulary, prevalence (share of the cohort's patients, else of the study's
     records, and left out where the model does not know it), x, y.  Edges: weight = theta.
     """
@@ -84,12 +85,13 @@ def code_graph(
         prevalence = _model_prevalence(model)
     else:
         chosen, prevalence = _common(records_for(model, cohort), around, top, floor)
-    graph = nx.Graph(quantile=quantile, quantile_of=quantile_of)
+    graph = nx.Graph(quantile=quantile, quantile_of=quantile_of, vocabularies=_kinds(names))
     for j in chosen:
         shown = {} if prevalence is None else {"prevalence": float(f"{prevalence[j]:.3g}")}
         label = (descriptions or {}).get(names[j]) or names[j]
-        vocabulary = names[j].partition(":")[0] if ":" in names[j] else ""
-        graph.add_node(names[j], label=NOT_XML.sub(" ", label), vocabulary=vocabulary, **shown)
+        graph.add_node(
+            names[j], label=NOT_XML.sub(" ", label), vocabulary=_vocabulary(names[j]), **shown
+        )
     theta = _theta(model, chosen)
     threshold = _threshold(model, theta, quantile, quantile_of, random_state)
     graph.graph["threshold"] = threshold
@@ -116,8 +118,9 @@ def edge_stability(
     sites: records, or site folders, of every site; by name, the model's hub is that of the refits,
     else the site with most records.  over: "patients" are drawn anew within each site, with all
     their records (records, where there are no patients); "sites" are drawn anew as a whole, which
-    needs at least three.  Each refit has its own quantile.  The graph tells `refits`, `over` and,
-    by name, `sites`.
+    needs at least three.  Each refit has its own quantile, which is higher where patients who come
+    twice spread the couplings: edges just above the model's threshold seldom come back.  The graph
+    tells `refits`, `over` and, by name, `sites`.
 
     A refit is one exchange: pairs of a code count at the sites that record it (`totals.presence`).
     Unlike the protocol it has no masks, sketches, noise or later rounds, and `sites` may be some of
@@ -206,6 +209,16 @@ def _names(model: Any) -> list[str]:
     if names is None:
         raise InputError("The model does not know the names of its codes: fit it to a CodeMatrix.")
     return [str(name) for name in names]
+
+
+def _vocabulary(name: str) -> str:
+    return name.partition(":")[0] if ":" in name else ""
+
+
+def _kinds(names: Sequence[str]) -> str:
+    """The vocabularies of a model, the largest first: the order of their colours."""
+    counts = Counter(map(_vocabulary, names))
+    return ", ".join(sorted(counts, key=lambda kind: (-counts[kind], kind)))
 
 
 def _neighbours(model: Any, column: int, top: int) -> np.ndarray:

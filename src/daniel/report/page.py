@@ -133,8 +133,8 @@ def _sites(report: Report) -> Table:
     )
     return Table(
         frame.set_index("site"),
-        "Each used site sent one answer, made from its own records; record counts are rounded to "
-        "two digits, and a dash stands where the hub was not told.",
+        "Each used site sent one answer, made from its own records; record counts are rounded "
+        "down to two digits, and a dash stands where the hub was not told.",
         "Who contributed",
     )
 

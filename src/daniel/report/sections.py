@@ -60,7 +60,7 @@ def relations_section(
     best = cosine["auc"].where(~few, -1.0).idxmax()
     return Section(
         "Known relations",
-        "Pairs of codes that are known to belong together, from outside these data, are set "
+        "Pairs of codes that were given as belonging together, and were not fitted to, are set "
         "against random pairs of the same vocabularies. "
         + left_out
         + (too_few.format(", ".join(cosine.index[few])) if few.any() else ""),
@@ -259,16 +259,17 @@ def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool
         if phenotyped
         else ""
     )
-    aside = " Daniel, pooled is not counted as a rival." if len(sites) > 1 else ""
+    aside = "Leaving Daniel, pooled aside: " if len(sites) > 1 else ""
     return Section(
         COMPARISON,
-        f"The model beside {beside}. {found.statement(FEDERATED, aside=[POOLED])}{aside}{told}",
+        f"The model beside {beside}. {aside}{found.statement(FEDERATED, aside=[POOLED])}{told}",
         [
             Table(
                 found.wide().rename_axis(index="method", columns=None),
                 "AUC of known relations, by similarity, and of records with the target; PPMI-SVD "
                 "and correlations show the best of several dimensions in every column by itself, "
-                "which favours them.",
+                "which favours them. Random pairs are other ones than above, so AUCs differ by "
+                "some thousandths.",
                 "Area under the ROC curve",
             )
         ],
