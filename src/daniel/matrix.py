@@ -101,11 +101,16 @@ def align(Z: sp.csr_array, names: np.ndarray | None, fitted: np.ndarray | None) 
     return Z
 
 
+def vocabulary_of(code: str) -> str:
+    """What a code's name has before a colon, such as "PheCode" of "PheCode:290.1"; "" without."""
+    return code.partition(":")[0] if ":" in code else ""
+
+
 def kinds(names: Sequence[Any] | np.ndarray | None, p: int) -> np.ndarray:
     """(p,) number of each code's vocabulary, which its name has before a colon; -1 without one."""
     if names is None:
         return np.full(p, -1)
-    vocabulary = [str(name).partition(":")[0] if ":" in str(name) else "" for name in names]
+    vocabulary = [vocabulary_of(str(name)) for name in names]
     known = sorted(set(vocabulary) - {""})
     return np.array([known.index(v) if v else -1 for v in vocabulary], dtype=int)
 

@@ -152,21 +152,21 @@ def code_network(graph: Any) -> Figure:
     by vocabulary; edges that come back in fewer than half of the refits are dashed, where known.
     """
     nodes = dict(graph.nodes(data=True))
-    order = graph.graph.get("vocabularies", "").split(", ")
-    kinds = sorted(
-        {about["vocabulary"] for about in nodes.values()},
-        key=lambda kind: (order.index(kind) if kind in order else len(order), kind),
-    )
+    known = filter(None, graph.graph.get("vocabularies", "").split(", "))
+    place_of = {kind: place for place, kind in enumerate(known)}
+    for kind in sorted({about["vocabulary"] for about in nodes.values()}):
+        place_of.setdefault(kind, len(place_of))
     share = np.array([about.get("prevalence", 0.0) for about in nodes.values()])
     sizes = 30 + 370 * share / max(float(share.max()), 1e-9)
     with matplotlib.rc_context(SETTINGS):
         figure = Figure(figsize=(8, 7), layout="constrained")
         axes = figure.subplots()
         _edges(axes, graph, nodes)
-        for place, kind in enumerate(kinds):
+        for kind, place in place_of.items():
             own = [i for i, about in enumerate(nodes.values()) if about["vocabulary"] == kind]
+            if not own:
+                continue
             at = [list(nodes.values())[i] for i in own]
-            place = order.index(kind) if kind in order else place
             axes.scatter(
                 [about["x"] for about in at],
                 [about["y"] for about in at],

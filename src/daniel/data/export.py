@@ -7,7 +7,7 @@ import pandas as pd
 import scipy.sparse as sp
 
 from daniel.errors import MissingDependencyError
-from daniel.matrix import CodeMatrix
+from daniel.matrix import CodeMatrix, vocabulary_of
 
 
 def to_anndata(matrix: CodeMatrix) -> Any:
@@ -29,6 +29,6 @@ def to_anndata(matrix: CodeMatrix) -> Any:
         index=np.arange(n).astype(str),
     )
     absent = np.zeros(p, dtype=bool) if matrix.absent is None else matrix.absent
-    vocabulary = [code.partition(":")[0] if ":" in code else "" for code in matrix.codes]
+    vocabulary = [vocabulary_of(code) for code in matrix.codes]
     var = pd.DataFrame({"vocabulary": vocabulary, "absent": absent}, index=list(matrix.codes))
     return AnnData(X=sp.csr_matrix(matrix.Z, dtype=np.float32), obs=obs, var=var)

@@ -14,6 +14,7 @@ from daniel.errors import InputError, MissingDependencyError
 from daniel.estimator import Daniel
 from daniel.federated.files import new_folder
 from daniel.federated.folder import read_model
+from daniel.matrix import vocabulary_of
 
 FORMATS = ("projector", "word2vec", "parquet", "anndata")
 DEFAULT = FORMATS[:3]
@@ -67,7 +68,7 @@ def _about(codes: list[str], descriptions: Mapping[str, str]) -> pd.DataFrame:
     return pd.DataFrame(
         {
             "code": [_one_line(code) for code in codes],
-            "vocabulary": [_one_line(c.partition(":")[0]) if ":" in c else "" for c in codes],
+            "vocabulary": [_one_line(vocabulary_of(code)) for code in codes],
             "description": [_one_line(descriptions.get(code) or "") for code in codes],
         }
     )

@@ -29,7 +29,7 @@ from daniel.evaluate.survival import FLOOR
 from daniel.federated import totals
 from daniel.federated.files import write_file
 from daniel.federated.sums import site_sums
-from daniel.matrix import CodeMatrix, kinds, listed
+from daniel.matrix import CodeMatrix, kinds, listed, vocabulary_of
 
 SAMPLED_ABOVE = 3_000  # codes; beyond, the quantile is that of random pairs
 SAMPLED_PAIRS = 2_000_000
@@ -90,7 +90,7 @@ def code_graph(
         shown = {} if prevalence is None else {"prevalence": float(f"{prevalence[j]:.3g}")}
         label = (descriptions or {}).get(names[j]) or names[j]
         graph.add_node(
-            names[j], label=NOT_XML.sub(" ", label), vocabulary=_vocabulary(names[j]), **shown
+            names[j], label=NOT_XML.sub(" ", label), vocabulary=vocabulary_of(names[j]), **shown
         )
     theta = _theta(model, chosen)
     threshold = _threshold(model, theta, quantile, quantile_of, random_state)
@@ -211,13 +211,9 @@ def _names(model: Any) -> list[str]:
     return [str(name) for name in names]
 
 
-def _vocabulary(name: str) -> str:
-    return name.partition(":")[0] if ":" in name else ""
-
-
 def _kinds(names: Sequence[str]) -> str:
     """The vocabularies of a model, the largest first: the order of their colours."""
-    counts = Counter(map(_vocabulary, names))
+    counts = Counter(map(vocabulary_of, names))
     return ", ".join(sorted(counts, key=lambda kind: (-counts[kind], kind)))
 
 

@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from daniel.checks import check_choice
 from daniel.errors import InputError, ParameterError
+from daniel.matrix import vocabulary_of
 
 __all__ = ["cosine_pairs", "negatives", "rank_auc", "relation_auc", "theta_pairs"]
 
@@ -117,7 +118,7 @@ def negatives(
     """
     if draws < 1:
         raise ParameterError(f"draws is {draws}: expected at least 1.")
-    vocabulary = np.array([code.partition(":")[0] if ":" in code else "" for code in codes])
+    vocabulary = np.array([vocabulary_of(code) for code in codes])
     positives = list(_positives(codes, pairs))
     known = np.unique(np.concatenate([_key(i, j, len(codes)) for _, i, j in positives]))
     return {

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from daniel.matrix import vocabulary_of
 from daniel.report.layout import map_coordinates, unit_rows
 from daniel.report.parts import ReportParts, least_prevalence
 
@@ -161,7 +162,7 @@ def _focus(parts: ReportParts) -> int:
 
 def _vocabularies(codes: tuple[str, ...]) -> tuple[list[str], np.ndarray]:
     """Names, the largest first, and the number of each code's; too many share the last."""
-    of = np.array([code.partition(":")[0] if ":" in code else "codes" for code in codes])
+    of = np.array([vocabulary_of(code) or "codes" for code in codes])
     names, number, counts = np.unique(of, return_inverse=True, return_counts=True)
     order = np.lexsort((names, -counts))
     rank = np.empty_like(order)
