@@ -19,6 +19,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,7 @@ from daniel.data.sitefolder import read_site
 from daniel.federated import protocol
 from daniel.federated.folder import read_model
 from daniel.federated.keys import make_key, write_key
+from daniel.federated.terms import options_of
 from daniel.study import Codes, Disclosure, Model, Study
 
 OUT = PROJECT_ROOT / "results" / "papersize.json"
@@ -156,7 +158,8 @@ def measure(folder: Path) -> dict[str, Any]:
 
 def converged(folder: Path) -> dict[str, Any]:
     """How far the objective is from what the same solver reaches when it does not stop early."""
-    natural.LOOSER = CONVERGED_TOL / Model().tol
+    natural.GAIN = 0.0
+    protocol.options_of = lambda *about: replace(options_of(*about), tol=CONVERGED_TOL)
     study = Study.load(folder / "study.toml")
     start, *answers = ((folder / f"{name}.daniel").read_bytes() for name in ("start", HUB, SITE))
     model, _ = protocol.finish(read_site(folder / HUB), study, start, answers)

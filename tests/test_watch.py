@@ -1,12 +1,8 @@
 """The progress line."""
 
-from pathlib import Path
-
 import numpy as np
 
 from daniel.cli.watch import memory, steps_left, watched
-from daniel.federated import folder
-from daniel.study import Codes, Study
 
 
 def test_steps_left_of_a_loss_that_falls_geometrically():
@@ -18,20 +14,10 @@ def test_steps_left_of_a_loss_that_falls_geometrically():
     assert steps_left([10.0 - k for k in range(10)], 1e-5) is None  # not slowing down
 
 
-def test_very_many_records_are_fitted_to_a_looser_tolerance(monkeypatch):
-    """The command line knows it before the records are read."""
-    info = {"facts": {"records": 400_904}}
-    monkeypatch.setattr(folder, "read_info", lambda _: info)
-    study = Study(codes=Codes(names=tuple(map(str, range(2142)))))
-    assert folder.tolerance(study, Path("north")) == 8 * study.model.tol
-    info["facts"]["records"] = 1000
-    assert folder.tolerance(study, Path("north")) == study.model.tol
-
-
 def test_elsewhere_than_on_a_terminal_nothing_is_shown(capsys):
-    with watched("fitting", 1e-5) as line:
+    with watched("fitting") as line:
         for step, loss in enumerate(np.linspace(2, 1, 20), 1):
-            line(step, loss)
+            line(step, loss, 1e-5)
     out = capsys.readouterr()
     assert out.out == out.err == ""
 

@@ -16,7 +16,7 @@ from daniel.core.links import firmness
 from daniel.core.natural import COMMON
 from daniel.core.noise import noise_level, penalty_factor, rarity
 from daniel.core.records import Records, records_from
-from daniel.core.solve import LBFGS, minimise, relative_decrease
+from daniel.core.solve import LBFGS, minimise, small_falls
 from daniel.core.surrogate import Factors, Surrogate
 from daniel.matrix import kinds
 
@@ -57,7 +57,7 @@ def average(
         total = np.zeros((p, d))
         for i, site in enumerate(sites):
             x = site.pack(Factors(U, U, intercepts[i]))
-            stop = relative_decrease(1e-5)
+            stop = small_falls(1e-5)
             x = minimise(site, x, solver=LBFGS(guesses[i]), max_iter=steps, stop=stop).x
             found = site.unpack(x)
             intercepts[i] = found.b

@@ -194,11 +194,10 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self._remember(fitted.coords, U, U * signs.astype(U.dtype), fitted.b, fitted)
         self.axes_ = self._latent_axes()
         self.penalty_ = fitted.penalty
-        if self.n_components == "auto":
-            related = relatedness(U, signs, kind)
-            self.embedding_ = np.ascontiguousarray(related[:, : max(1, _rank(related))])
-        else:
-            self.embedding_ = relatedness(U, signs, kind, int(self.n_components))
+        d = None if self.n_components == "auto" else int(self.n_components)
+        related = relatedness(U, signs, kind, d, also=fitted.also)
+        kept = max(1, _rank(related)) if d is None else d
+        self.embedding_ = np.ascontiguousarray(related[:, :kept])
 
     def _fit_paper(self, sites: Sequence[Records], hub: int) -> None:
         p = sites[0].p

@@ -11,6 +11,7 @@ from benchmarks import large, papersize, tables, workers
 from benchmarks.exchange import Cost
 from daniel.cli import app
 from daniel.core import natural, records
+from daniel.federated import protocol
 
 SMALL = ["--patients", "60", "--codes", "40", "--records-per-patient", "4"]
 
@@ -62,7 +63,8 @@ def test_a_table_of_one_run_keeps_its_rows(tmp_path):
 def test_the_papers_size(inside, tmp_path, monkeypatch):
     monkeypatch.setattr(papersize, "COMPONENTS", 4)
     monkeypatch.setattr(papersize, "SLICE", 64)
-    monkeypatch.setattr(natural, "LOOSER", natural.LOOSER)  # which --converged changes
+    monkeypatch.setattr(natural, "GAIN", natural.GAIN)  # which --converged changes
+    monkeypatch.setattr(protocol, "options_of", protocol.options_of)
     out = tmp_path / "papersize.json"
     run(papersize, monkeypatch, "--folder", tmp_path / "kept", "--converged", "--out", out)
     found = json.loads(out.read_text())

@@ -212,7 +212,7 @@ def test_a_worker_that_dies_is_survived(Z, client, kill_one, calls, monkeypatch)
     wanted = fitted(Z)
     steps = []
 
-    def progress(step, loss):
+    def progress(step, loss, enough):
         steps.append(step)
         if step == 2:
             kill_one()
@@ -291,7 +291,7 @@ def test_a_scheduler_that_dies_loses_nothing(hospitals, tmp_path, monkeypatch):
     with subprocess.Popen([sys.executable, script], text=True, **pipes) as process:
         address = process.stdout.readline().strip()
 
-        def progress(step, loss):
+        def progress(step, loss, enough):
             if step == 3:
                 process.kill()
 

@@ -11,6 +11,7 @@ from daniel.core.components import (
     LEAST_DEGREE,
     SPECTRUM_POWER,
     SUBSTITUTES,
+    Chance,
     first_components,
     relatedness,
 )
@@ -95,6 +96,16 @@ def test_substitutes_come_nearer(fitted):
     assert found[2, 3] > plain[2, 3]
 
 
+def test_components_beside_the_fit_add_to_its_couplings(fitted, rng):
+    """As if the fit had them too, but for the number of columns."""
+    U, signs = fitted
+    more, side = rng.normal(size=(8, 3)), np.array([1.0, 1.0, -1.0])
+    found = relatedness(U, signs, KIND, 6, also=(more, side))
+    whole = relatedness(np.hstack([U, more]), np.r_[signs, side], KIND, 6)
+    np.testing.assert_allclose(cosines(found), cosines(whole), atol=1e-9)
+    assert relatedness(U, signs, KIND, also=(more, side)).shape == (8, 4)
+
+
 def test_two_columns_for_a_component_but_not_for_very_many(rng):
     U = rng.normal(size=(120, 20))
     assert relatedness(U[:, :2], np.ones(2), np.full(120, -1)).shape == (120, 4)
@@ -128,7 +139,7 @@ def test_no_negative_components_or_no_positive_ones(fitted):
 def test_a_penalty_by_number_holds_for_all_components(rng):
     matrix = rng.normal(size=(12, 12))
     matrix = (matrix + matrix.T) / 2
-    first = first_components(Spectrum(matrix), 1.0, 0.0, 0.0, rng, penalty=0.3)
+    first = first_components(Spectrum(matrix), Chance(1.0, 0.0, 0.0), rng, penalty=0.3)
     assert (first.penalties == 0.3).all()
     assert first.penalty == 0.3
     assert (np.sort(np.unique(first.signs)) == [-1, 1]).all()
@@ -136,9 +147,9 @@ def test_a_penalty_by_number_holds_for_all_components(rng):
 
 def test_clear_components_bear_less_of_the_automatic_penalty(rng):
     matrix = np.diag([5.0, 2.0, 0.1, 0, 0, 0, 0, 0])
-    first = first_components(Spectrum(matrix), 1.0, 0.0, 0.0, rng)
+    first = first_components(Spectrum(matrix), Chance(1.0, 0.0, 0.0), rng)
     positive = first.penalties[first.signs > 0]
     assert positive[0] < positive[1] < first.penalty
     assert (positive[2:] == first.penalty).all()
-    rare = first_components(Spectrum(matrix), 1.0, 0.9, 1.0, rng)
+    rare = first_components(Spectrum(matrix), Chance(1.0, 0.9, 1.0), rng)
     assert (rare.penalties[rare.signs > 0] == rare.penalty).all()

@@ -12,11 +12,12 @@ from daniel.core.components import principal_axes
 from daniel.core.coordinates import natural_coordinates, theta_from
 from daniel.core.exchange import Start
 from daniel.core.intercepts import prior_intercepts, site_intercepts
-from daniel.core.ising import logit_moments
+from daniel.core.ising import full_sweep, logit_moments
 from daniel.core.natural import Options, answer, finish, fit, make_start, mean_answer
 from daniel.core.records import records_from
 from daniel.core.sample import gibbs
-from daniel.core.solve import LBFGS, minimise, relative_decrease
+from daniel.core.solve import LBFGS, minimise, minimise_in_stages, small_falls
+from daniel.core.start import corrected_correlation, correlation
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 
 MODES = ["site", "shared", "tied"]
@@ -50,6 +51,14 @@ def one_shot(sites, options, seed=1):
     start = make_start(hub, options, np.random.default_rng(seed))
     answers = [answer(r, start, options) for r in records]
     return finish(hub, start, mean_answer(answers), options, np.random.default_rng(seed))
+
+
+def rare_records(n, p=60, groups=12, seed=0):
+    """Codes of a few percent in groups of which a record has one or two, and some others."""
+    rng = np.random.default_rng(seed)
+    group = np.arange(p) % groups
+    chosen = rng.random((n, groups)) < 0.08
+    return ((rng.random((n, p)) < 0.5) & chosen[:, group] | (rng.random((n, p)) < 0.01)) * 1.0
 
 
 # --- the objective --------------------------------------------------------------------------------
@@ -147,11 +156,11 @@ def test_guess_saves_steps_where_columns_differ_in_size(rng, plain):
     U = 0.1 * rng.normal(size=(30, 8))
     U[:15, 0] += 0.5
     x = objective.pack(Factors(U, U * signs, objective.prior))
-    least = minimise(objective, x, solver=LBFGS(), max_iter=400, stop=relative_decrease(1e-12))
+    least = minimise(objective, x, solver=LBFGS(), max_iter=400, stop=small_falls(1e-12))
     steps = []
     for guess in (None, objective.guess()):
         solver = LBFGS(guess)
-        found = minimise(objective, x, solver=solver, max_iter=200, stop=relative_decrease(1e-12))
+        found = minimise(objective, x, solver=solver, max_iter=200, stop=small_falls(1e-12))
         steps.append(sum(value > 1.0001 * least.value for value in found.curve))
     assert steps[1] < 0.7 * steps[0], steps
 
@@ -166,7 +175,7 @@ def test_intercepts_are_found_where_the_penalty_removes_every_column(rng, plain)
     objective = Surrogate(records, coords, prior, np.ones(4), 100.0)
     x = objective.pack(Factors(U, U, prior + 1))
     found = minimise(
-        objective, x, solver=LBFGS(objective.guess()), max_iter=200, stop=relative_decrease(1e-5)
+        objective, x, solver=LBFGS(objective.guess()), max_iter=200, stop=small_falls(1e-5)
     )
     f = objective.unpack(found.x)
     assert np.abs(f.U).max() < 1e-2
@@ -727,3 +736,70 @@ def test_principal_axes_with_more_columns_than_codes(rng):
     out, signs = principal_axes(U, np.ones(5))
     assert out.shape == (3, 5)
     np.testing.assert_allclose((out * signs) @ out.T, U @ U.T, atol=1e-12)
+
+
+# --- codes that hardly meet -----------------------------------------------------------------------
+
+
+def test_a_step_counts_by_what_all_records_gain_for_a_number_that_is_fitted(monkeypatch):
+    """A longer way is worth going with more records; common codes have no such rule."""
+    asked = []
+
+    def stages(parts, whole, x, *, tol, least, **kwargs):
+        asked.append((tol, least, x.size))
+        return minimise_in_stages(parts, whole, x, tol=tol, least=least, **kwargs)
+
+    monkeypatch.setattr(natural, "minimise_in_stages", stages)
+    for n in (300, 600):
+        fit(records_from(rare_records(n)), Options(n_components=3), np.random.default_rng(0))
+        tol, least, size = asked[-1]
+        assert least == pytest.approx(tol * natural.GAIN * size / n)
+    (Z,) = draw_sites([4000])
+    fit(records_from(Z), Options(n_components=3), np.random.default_rng(0))
+    assert asked[-1][1] == 0
+
+
+def test_correlations_of_all_records_are_those_of_the_hub_and_the_correction(rng):
+    """At a start from independence, and without one for two copies of the hub, exactly."""
+    one, two = rare_records(900, seed=1), rare_records(700, seed=2)
+    hub, both = records_from(one), records_from(np.vstack([one, two]))
+    coords = natural_coordinates(both.counts(), both.total)
+    at = {}
+    for name, some in (("hub", hub), ("both", both)):
+        site = replace(coords, center=some.counts() / some.total)  # about its own means
+        b = logit(np.clip(some.counts() / some.total, 1e-6, 1))[None, :]
+        nothing = np.zeros((60, 1))
+        at[name] = full_sweep(some, site, (nothing, nothing), b).G
+    found = corrected_correlation(hub, coords, at["both"] - at["hub"])
+    np.testing.assert_allclose(found, correlation(both, coords), atol=1e-4)
+    monkey = corrected_correlation(hub, coords, np.zeros((60, 60)))
+    np.testing.assert_allclose(monkey, correlation(hub, coords), atol=1e-12)
+
+
+def test_very_many_codes_have_the_same_corrected_correlations(rng, monkeypatch):
+    hub = records_from(rare_records(500))
+    coords = natural_coordinates(hub.counts(), hub.total)
+    correction = rng.normal(size=(60, 60)) / 50
+    whole = corrected_correlation(hub, coords, correction)
+    monkeypatch.setattr("daniel.core.start.WHOLE", 10)
+    product = corrected_correlation(hub, coords, correction) @ np.eye(60)
+    np.testing.assert_allclose(product, whole, atol=1e-9)
+
+
+@pytest.mark.parametrize("firm", [0.0, 0.5, 1.0])
+def test_an_embedding_takes_in_correlations_unless_cliques_make_them(firm, monkeypatch):
+    monkeypatch.setattr(natural, "firmness", lambda records, rng: firm)
+    sites = [rare_records(n, seed=n) for n in (900, 800)]
+    for fitted in (
+        fit(records_from(np.vstack(sites)), Options(), np.random.default_rng(0)),
+        one_shot(sites, Options()),
+    ):
+        if firm == 1:
+            assert fitted.also is None
+            continue
+        U, signs = fitted.also
+        scale = natural.CORRELATED * (1 - firm)
+        shown = np.linalg.eigvalsh((U * signs) @ U.T)[-1] / scale
+        seen = np.linalg.eigvalsh(correlation(records_from(np.vstack(sites)), fitted.coords))[-1]
+        s = seen - fitted.penalty
+        assert shown == pytest.approx(s / (1 + s), rel=0.1)  # soft-thresholded and squeezed

@@ -7,9 +7,10 @@ from scipy.optimize import minimize, rosen, rosen_der
 from daniel.core.solve import (
     LBFGS,
     FixedStep,
+    Point,
     minimise,
     minimise_in_stages,
-    relative_decrease,
+    small_falls,
 )
 from daniel.errors import DivergenceError
 
@@ -232,7 +233,29 @@ def test_progress_hears_every_step():
     assert heard == list(enumerate(found.curve))[1:]
 
 
-def test_relative_decrease_needs_two_small_steps_in_a_row():
+def test_progress_of_stages_hears_which_fall_is_enough():
+    heard = []
+    minimise_in_stages(
+        *([], rosenbrock, np.full(4, -1.0)),
+        max_iter=5,
+        tol=1e-3,
+        least=0.1,
+        progress=lambda *told: heard.append(told),
+    )
+    assert [step for step, _, _ in heard] == [1, 2, 3, 4, 5]
+    assert all(fall == max(0.1, 1e-3 * max(1.0, loss)) for _, loss, fall in heard)
+
+
+def test_a_fall_below_the_least_is_small_whatever_the_value():
+    stop = small_falls(1e-6, least=0.5)
+    x = np.ones(1)
+    falls = [stop(Point(x, old, x), Point(x, new, x)) for old, new in [(9, 8), (8, 7.6), (7.6, 7)]]
+    assert falls == [False, False, False]
+    assert stop(Point(x, 7, x), Point(x, 6.7, x)) is False
+    assert stop(Point(x, 6.7, x), Point(x, 6.3, x)) is True
+
+
+def test_small_falls_needs_two_small_steps_in_a_row():
     values = iter([10.0, 5.0, 5.0 - 1e-9, 4.0, 4.0 - 1e-9, 4.0 - 2e-9, 3.0])
 
     class Scripted:
@@ -247,7 +270,7 @@ def test_relative_decrease_needs_two_small_steps_in_a_row():
         np.ones(1),
         solver=Scripted(),
         max_iter=99,
-        stop=relative_decrease(1e-6),
+        stop=small_falls(1e-6),
     )
     assert (found.n_iter, found.converged) == (6, True)
 

@@ -20,11 +20,11 @@ def finish(
     """At the hub: verify and add up the answers, fit the model, and report who contributed."""
     from daniel.cli.watch import watched
     from daniel.cluster import distributed
-    from daniel.federated.folder import tolerance, write_model
+    from daniel.federated.folder import write_model
     from daniel.study import Study
 
     agreed = Study.load(study)
-    with distributed(scheduler), watched("fitting", tolerance(agreed, site)) as line:
+    with distributed(scheduler), watched("fitting") as line:
         report = write_model(site, agreed, start, answers, out, key=key, progress=line)
     typer.echo(report.to_markdown())
     typer.echo(f"Wrote {out}.")

@@ -21,7 +21,7 @@ def fit(
     from daniel.study import Study
 
     agreed = Study.load(study)
-    with distributed(scheduler), watched("fitting", folder.tolerance(agreed, *sites)) as line:
+    with distributed(scheduler), watched("fitting") as line:
         report = folder.fit(sites, agreed, out, progress=line)
     if agreed.disclosure.release == "masked" and len(sites) < 3:
         typer.echo("Fewer than three sites cannot mask each other: fitted as open.", err=True)

@@ -20,10 +20,10 @@ def start(
     """At the hub: write the start, which every site answers."""
     from daniel.cli.watch import watched
     from daniel.cluster import distributed
-    from daniel.federated.folder import tolerance, write_start
+    from daniel.federated.folder import write_start
     from daniel.study import Study
 
     agreed = Study.load(study)
-    with distributed(scheduler), watched("fitting the start", tolerance(agreed, site)) as line:
+    with distributed(scheduler), watched("fitting the start") as line:
         message = write_start(site, agreed, out, key=key, model=model, round=round, progress=line)
     typer.echo(f"Wrote {out} ({message.sha256[:12]}). Send it to every site of the roster.")

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
 from rich.status import Status
 
-from daniel.federated.protocol import Progress
+from daniel.core.solve import Progress
 
 LOOK_BACK = 5  # steps over which the decrease is judged
 
@@ -47,44 +47,43 @@ def stages() -> Iterator[Show]:
 
 
 @contextmanager
-def watched(what: str, tolerance: float) -> Iterator[Progress]:
-    """A progress line on a terminal, nothing elsewhere; tolerance: that of the fit."""
+def watched(what: str) -> Iterator[Progress]:
+    """A progress line on a terminal, nothing elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda step, loss: None
+        yield lambda step, loss, enough: None
         return
     with console.status(f"{what} ...") as status:
-        yield _Line(what, status, tolerance)
+        yield _Line(what, status)
 
 
 class _Line:
-    def __init__(self, what: str, status: Status, tolerance: float) -> None:
+    def __init__(self, what: str, status: Status) -> None:
         self.what = what
         self.status = status
-        self.tolerance = tolerance
         self.losses: list[float] = []
         self.times: list[float] = []
 
-    def __call__(self, step: int, loss: float) -> None:
+    def __call__(self, step: int, loss: float, enough: float) -> None:
         if step == 1:  # a new part, or a new fit
             self.losses, self.times = [], []
         self.losses.append(loss)
         self.times.append(time.monotonic())
         left = ""
-        steps = steps_left(self.losses, self.tolerance)
+        steps = steps_left(self.losses, enough)
         if steps is not None and len(self.times) > 1:
             each = (self.times[-1] - self.times[0]) / (len(self.times) - 1)
             left = f", about {steps} steps ({steps * each:.0f} s) left"
         self.status.update(f"{self.what}: step {step}, loss {loss:.4f}{left}, {memory():,.0f} MB")
 
 
-def steps_left(losses: list[float], tolerance: float) -> int | None:
-    """Steps until the loss falls by less than that of itself, if it goes on falling as it did."""
+def steps_left(losses: list[float], enough: float) -> int | None:
+    """Steps until the loss falls by less than is enough, if it goes on falling as it did."""
     falls = [old - new for old, new in pairwise(losses)]
     if len(falls) <= LOOK_BACK or min(falls) <= 0 or falls[-1] >= falls[-1 - LOOK_BACK]:
         return None
     rate = log(falls[-1 - LOOK_BACK] / falls[-1]) / LOOK_BACK
-    return max(1, round(log(max(1.0, falls[-1] / (tolerance * abs(losses[-1])))) / rate))
+    return max(1, round(log(max(1.0, falls[-1] / enough)) / rate))
 
 
 def memory() -> float:

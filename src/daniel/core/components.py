@@ -38,11 +38,23 @@ class Components:
     penalty: float
 
 
+@dataclass(frozen=True)
+class Chance:
+    """What chance does in some records: how strong it is, and how it shows.
+
+    noise: what it puts into their correlations (`noise_level`); rare, firm: `rarity` and
+    `firmness` of the records; total: how many they are.
+    """
+
+    noise: float
+    rare: float
+    firm: float
+    total: float = np.inf
+
+
 def first_components(
     matrix: Spectrum,
-    noise: float,
-    rare: float,
-    firm: float,
+    chance: Chance,
     rng: np.random.Generator,
     *,
     n_components: int | None = None,
@@ -53,21 +65,21 @@ def first_components(
 ) -> Components:
     """The components that a correlation matrix asks for, soft-thresholded at their penalties.
 
-    noise: what chance alone puts into the matrix (`noise_level`); rare, firm: `rarity` and
-    `firmness` of the records; per_code: records per code.  A penalty given by number holds for
-    all; otherwise it follows the noise, clear components bear less of it where noise is
-    Gaussian (`relief`), and `ease` is the share of it that is applied.
+    per_code: records per code.  A penalty given by number holds for all; otherwise it follows the
+    noise, clear components bear less of it where noise is Gaussian (`relief`), and `ease` is the
+    share of it that is applied.
     """
+    noise = chance.noise
     if penalty is not None:
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, float(penalty))
     else:
         least = least_risk(matrix.values(), noise)
-        penalty = ease * noise * penalty_factor(rare, firm, least, per_code)
+        penalty = ease * noise * penalty_factor(chance.rare, chance.firm, least, per_code)
         signs = _signs(matrix, penalty, n_components)
         penalties = np.full(signs.size, NEGATIVE_FACTOR * noise)
         values, _ = matrix.ends(int((signs > 0).sum()), "LA")
-        penalties[signs > 0] = penalty * relief(values, noise, rare)
+        penalties[signs > 0] = penalty * relief(values, noise, chance.rare)
     U: np.ndarray = spectral_start(matrix, signs, penalties, rng).astype(dtype)
     return Components(U, signs, penalties, float(penalty))
 
@@ -107,7 +119,12 @@ def principal_axes(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.nda
 
 
 def relatedness(
-    U: np.ndarray, signs: np.ndarray, kind: np.ndarray, d: int | None = None
+    U: np.ndarray,
+    signs: np.ndarray,
+    kind: np.ndarray,
+    d: int | None = None,
+    *,
+    also: tuple[np.ndarray, np.ndarray] | None = None,
 ) -> np.ndarray:
     """(p, d) rows whose cosines say how related two codes are; largest axes first.
 
@@ -121,6 +138,8 @@ def relatedness(
     kind, say two drugs.  There exclusion is mostly competition for a place in the record, and is
     left out; but codes that exclude each other and not the rest of their kind stand in for each
     other, and are alike.
+
+    also: U (p, c) and signs (c,) of components that are added to Phi.
     """
     positive, negative = U[:, signs > 0], U[:, signs < 0]
     found = np.count_nonzero(positive.any(axis=0))
@@ -129,6 +148,10 @@ def relatedness(
         d = min(COLUMNS * found, most, U.shape[0])
     elif d <= found:  # f components tell f + 1 groups apart, whose attractions need f + 1 columns
         return np.ascontiguousarray(positive[:, :d])
+    if also is not None:
+        more, side = also
+        positive = np.hstack([positive, more[:, side > 0]])
+        negative = np.hstack([negative, more[:, side < 0]])
     alike = _substitutes(positive, negative, kind)
     attraction: np.ndarray = np.empty((U.shape[0], U.shape[0]), dtype=U.dtype)
     for first in range(0, U.shape[0], ROWS):

@@ -26,11 +26,12 @@ SURPRISE = 4.0  # standard deviations by which they exceed chance
 CHANCE = 0.3  # records, at least, that chance is taken to bring
 SOFT, FIRM = 0.7, 1.0  # penalties that are compared, in units of the noise level
 GROUPS = 10  # of links, whose spread says how sure the difference is
-SURE = (-4.0, -1.0)  # standard errors by which the soft penalty is better: surely, perhaps
+MARGIN = 0.003  # area by which the firm penalty must be better, to be worth what it removes
+SURE = (-4.0, -2.0)  # standard errors by which it falls short of that: surely, perhaps
 
 
 def firmness(records: Records, rng: np.random.Generator) -> float:
-    """0 where the soft penalty finds links of other records better, 1 where the firm one does.
+    """1 where the firm penalty finds links of other records clearly better, 0 where it does not.
 
     Records of one site.  Each half of them, drawn at random, is held against the links of the
     other.  Too few links to tell count as 1.
@@ -46,7 +47,8 @@ def firmness(records: Records, rng: np.random.Generator) -> float:
     if found.size == 0:
         return 1.0
     error = found.std(ddof=1) / np.sqrt(found.size)
-    surprise = found.mean() / error if error > 0 else np.sign(found.mean()) * np.inf
+    gain = found.mean() - MARGIN
+    surprise = gain / error if error > 0 else np.sign(gain) * np.inf
     return float(np.interp(surprise, SURE, (0.0, 1.0)))
 
 

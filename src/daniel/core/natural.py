@@ -9,14 +9,13 @@ Phi = U diag(signs) U' is symmetric by construction (Remark 1); core/components.
 components there are, and how they are penalised.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
-from scipy.sparse.linalg import LinearOperator
 
-from daniel.core.components import Components, first_components
+from daniel.core.components import Chance, Components, first_components
 from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_mean
 from daniel.core.exchange import Answer, Start
 from daniel.core.intercepts import (
@@ -30,9 +29,14 @@ from daniel.core.ising import full_sweep
 from daniel.core.links import firmness
 from daniel.core.noise import expected_together, noise_level, rarity
 from daniel.core.records import Records
-from daniel.core.solve import Keeper, Solution, minimise_in_stages
+from daniel.core.solve import Keeper, Progress, Solution, minimise_in_stages
 from daniel.core.spectrum import WHOLE, Spectrum
-from daniel.core.start import correlation, correlation_operator
+from daniel.core.start import (
+    corrected_correlation,
+    correlation,
+    correlation_operator,
+    proximal,
+)
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 from daniel.core.synthetic import synthetic_records
 
@@ -46,7 +50,10 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
-LOOSER = 8.0  # stop for them: their loss is so sure that its last digits do not matter
+BEGIN = 0.6  # share of the components of rare codes at which a fit begins: more would overshoot
+GAIN = 500.0  # times tol: log-likelihood of all records, for each number fitted, that is not worth
+# a step (0.005 by default; chance alone brings 0.5)
+CORRELATED = 0.5  # share of the correlations in an embedding where weak components are relations
 ROWS = 1024  # of a (p, p) array that are changed at once
 
 
@@ -64,13 +71,16 @@ class Options:
     tol: float = 1e-5
     dtype: type = np.float32
     noise: float = 0.0  # norm of the noise that was added to the mean derivative of the answers
-    progress: Callable[[int, float], None] | None = None
+    progress: Progress | None = None
     keeper: Keeper | None = None  # of the last fit's state: an interrupted one goes on
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A finished model in natural coordinates."""
+    """A finished model in natural coordinates.
+
+    also: components that an embedding takes in beside those of Phi, U and signs.
+    """
 
     coords: Coordinates
     U: np.ndarray
@@ -79,6 +89,7 @@ class Fit:
     penalty: float
     solution: Solution
     start: Start
+    also: tuple[np.ndarray, np.ndarray] | None = None
 
 
 @dataclass(frozen=True)
@@ -88,8 +99,7 @@ class _Survey:
     records: Records
     coords: Coordinates
     matrix: Spectrum
-    noise: float
-    firm: float
+    chance: Chance
 
 
 def fit(records: Records, options: Options, rng: np.random.Generator) -> Fit:
@@ -107,7 +117,7 @@ def make_start(hub: Records, options: Options, rng: np.random.Generator) -> Star
     if hub.total > SMALL_HUB * hub.p:
         own = replace(options, penalty=None)
         survey = _survey(hub, own, rng)
-        if survey.matrix.largest() > VISIBLE * survey.noise:
+        if survey.matrix.largest() > VISIBLE * survey.chance.noise:
             fitted = _fit(survey, own, rng, ease=START_EASE, rough=True)
             return Start(fitted.coords, fitted.U, fitted.signs, fitted.b)
     coords = natural_coordinates(hub.counts(), hub.total, tied=options.intercept == "tied")
@@ -120,10 +130,11 @@ def _survey(records: Records, options: Options, rng: np.random.Generator) -> _Su
     counts, total = records.counts(), records.total
     coords = natural_coordinates(counts, total, tied=options.intercept == "tied")
     noise = noise_level(counts, total, coords.scale, rng)
-    firm = _firmness(records, rarity(counts, total), rng)
+    rare = rarity(counts, total)
+    chance = Chance(noise, rare, _firmness(records, rare, rng), total)
     whole = records.p <= WHOLE
     matrix = correlation(records, coords) if whole else correlation_operator(records, coords)
-    return _Survey(records, coords, Spectrum(matrix), noise, firm)
+    return _Survey(records, coords, Spectrum(matrix), chance)
 
 
 def _fit(
@@ -136,19 +147,17 @@ def _fit(
     rough: bool = False,
 ) -> Fit:
     """Minimise the loss of the surveyed records; ease: share of the penalty that is applied."""
-    records, coords = survey.records, survey.coords
-    rare = rarity(records.counts(), records.total)
-    first = _first(survey.matrix, survey.noise, rare, survey.firm, options, rng, ease, per_code)
+    records, coords, chance = survey.records, survey.coords, survey.chance
+    first = _first(survey.matrix, chance, options, rng, ease, per_code)
     start = Start(coords, first.U, first.signs, prior_intercepts(records))
     objective = Surrogate(records, coords, _prior(start, options), first.signs, first.penalties)
-    return _solved(objective, start, first.penalty, options, rng, rough=rough)
+    fitted = _solved(objective, start, first.penalty, chance, options, rng, rough=rough)
+    return replace(fitted, also=_also(first, chance))
 
 
 def _first(
     matrix: Spectrum,
-    noise: float,
-    rare: float,
-    firm: float,
+    chance: Chance,
     options: Options,
     rng: np.random.Generator,
     ease: float = 1.0,
@@ -156,14 +165,12 @@ def _first(
 ) -> Components:
     return first_components(
         matrix,
-        noise,
-        rare,
-        firm,
+        chance,
         rng,
         n_components=options.n_components,
         penalty=options.penalty,
         ease=ease,
-        per_code=per_code if rare < COMMON else np.inf,
+        per_code=per_code if chance.rare < COMMON else np.inf,
         dtype=options.dtype,
     )
 
@@ -226,11 +233,12 @@ def finish(
 
     # All records show components that the hub alone could not; they stand in a proximal step from
     # the start.
-    target = Spectrum(_proximal(G, mean, moved))
+    target = Spectrum(proximal(G, mean, moved))
     noise = float(np.hypot(noise_level(counts, total, coords.scale, rng), options.noise))
     rare = rarity(counts, total)
+    chance = Chance(noise, rare, _firmness(hub, rare, rng), total)
     per_code = total / coords.p
-    first = _first(target, noise, rare, _firmness(hub, rare, rng), options, rng, per_code=per_code)
+    first = _first(target, chance, options, rng, per_code=per_code)
     if independent and options.damping is None:
         anchor: Anchor | None = _hold_to(first, target.largest(), options)
     else:
@@ -248,9 +256,14 @@ def finish(
         intercept_correction=mean.b - own.b if options.intercept == "shared" else None,
         anchor=anchor,
     )
+    shown = first
+    if _share(chance) and not independent:
+        seen = Spectrum(corrected_correlation(reference, coords, G))
+        shown = _first(seen, chance, options, rng, per_code=per_code)
     del G
     begin = replace(moved, U=first.U, signs=first.signs)
-    fitted = replace(_solved(objective, begin, first.penalty, options, rng), start=moved)
+    fitted = _solved(objective, begin, first.penalty, chance, options, rng)
+    fitted = replace(fitted, start=moved, also=_also(shown, chance))
     if options.intercept != "site":
         return fitted
     # The hub's prevalences are not the study's: move the intercepts by the difference in log-odds.
@@ -267,6 +280,7 @@ def _solved(
     objective: Surrogate,
     start: Start,
     penalty: float,
+    chance: Chance,
     options: Options,
     rng: np.random.Generator,
     *,
@@ -276,7 +290,8 @@ def _solved(
 
     rough: on those parts alone.
     """
-    x = objective.pack(Factors(start.U, start.V, objective.prior))
+    begin = np.array(BEGIN if chance.rare >= COMMON else 1.0, dtype=start.U.dtype)
+    x = objective.pack(Factors(begin * start.U, begin * start.V, objective.prior))
     records = objective.records
     parts = []
     if records.n * records.p > LARGE:
@@ -288,7 +303,8 @@ def _solved(
         objective,
         x,
         max_iter=options.max_iter,
-        tol=tolerance(records.n, records.p, options.tol),
+        tol=options.tol,
+        least=options.tol * GAIN * x.size / chance.total if chance.rare >= COMMON else 0.0,
         guess=objective.guess(),
         rough=rough,
         progress=options.progress,
@@ -302,9 +318,19 @@ def _solved(
     return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
 
 
-def tolerance(n: int, p: int, tol: float) -> float:
-    """The relative fall of the loss at which a fit of n records stops; LOOSER for very many."""
-    return LOOSER * tol if n * p > LARGE else tol
+def _share(chance: Chance) -> float:
+    """The share of the correlations that an embedding takes in: none where cliques make them."""
+    return CORRELATED * (1 - chance.firm) if chance.rare >= COMMON else 0.0
+
+
+def _also(shown: Components, chance: Chance) -> tuple[np.ndarray, np.ndarray] | None:
+    """The components that the spectrum showed, with their weight in an embedding.
+
+    Couplings of codes that hardly ever meet are unsure: what the likelihood takes off their
+    correlations is partly noise.  Both together relate codes better than either.
+    """
+    share = _share(chance)
+    return (np.sqrt(share).astype(shown.U.dtype) * shown.U, shown.signs) if share else None
 
 
 def _one_site(records: Records) -> Records:
@@ -335,31 +361,6 @@ def _symmetric_in_coordinates(mean: Answer, old: Coordinates, new: Coordinates) 
         G[rows, rest], G[rest, rows] = block, block.T
     np.fill_diagonal(G, diagonal)
     return G
-
-
-def _proximal(G: np.ndarray, mean: Answer, start: Start) -> np.ndarray | LinearOperator:
-    """(p, p) Phi0 minus the symmetric derivative G, without what tied intercepts cannot fit.
-
-    That part shows in G and is not a relation; the descent starts without it.
-    """
-    coords, U, V = start.coords, start.U, start.V
-    p = coords.p
-    off_centre = (smoothed_mean(mean.counts, mean.n) - coords.center) / coords.scale
-    column = coords.gain * mean.b[0]
-    if p <= WHOLE:
-        relations = G - (np.outer(off_centre, column) + np.outer(column, off_centre)) / 2
-        np.fill_diagonal(relations, 0)
-        return (U @ V.T).astype(np.float64) - relations
-
-    own = np.diag(G) - off_centre * column
-
-    def apply(v: np.ndarray) -> np.ndarray:  # (p,) or (p, k)
-        product: np.ndarray = U @ (V.T @ v) - G @ v.astype(G.dtype) + (own * v.T).T
-        product += np.tensordot(off_centre, column @ v, axes=0) / 2
-        product += np.tensordot(column, off_centre @ v, axes=0) / 2
-        return product
-
-    return LinearOperator((p, p), matvec=apply, matmat=apply, dtype=np.float64)
 
 
 def _anchor(

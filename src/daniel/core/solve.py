@@ -19,6 +19,7 @@ from daniel.errors import DivergenceError
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Stop = Callable[["Point", "Point"], bool]
 Product = Callable[[np.ndarray], np.ndarray]
+Progress = Callable[[int, float, float], None]  # step, loss, and the fall of it that is enough
 
 PART_STEPS = 8
 
@@ -124,9 +125,10 @@ def minimise_in_stages(
     *,
     max_iter: int,
     tol: float,
+    least: float = 0.0,
     guess: Callable[[np.ndarray], Product] | None = None,
     rough: bool = False,
-    progress: Callable[[int, float], None] | None = None,
+    progress: Progress | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
     """A few steps of L-BFGS on each part in turn, then on the whole until it converges.
@@ -135,7 +137,8 @@ def minimise_in_stages(
     of the way is made on a few percent of the data, and the whole decides.  PART_STEPS are soon
     enough to stop: what a part's own minimum adds is its noise.  The curvature that the solver has
     seen on a part serves on the next.  A rough solution ends with the parts, if there are any.
-    guess: as of LBFGS.  With a keeper an interrupted run goes on to the same end.
+    tol, least: of `small_falls`; guess: as of LBFGS.  With a keeper an interrupted run goes on to
+    the same end.
     """
     stages = [*parts] if rough and parts else [*parts, whole]
     solver = LBFGS(guess)
@@ -148,13 +151,17 @@ def minimise_in_stages(
             if keeper is not None:
                 keeper.save(State(number, point, memory, curve))
 
+        def show(step: int, loss: float) -> None:
+            if progress is not None:
+                progress(step, loss, enough(loss, tol, least))
+
         solution = minimise(
             stage,
             x,
             solver=solver,
             max_iter=max_iter if stage is whole else min(max_iter, PART_STEPS),
-            stop=relative_decrease(tol),
-            progress=progress,
+            stop=small_falls(tol, least),
+            progress=show,
             keep=keep,
             state=state if state is not None and number == state.stage else None,
         )
@@ -174,13 +181,18 @@ def _finite(point: Point) -> bool:
     return bool(np.isfinite(point.value) and np.isfinite(point.gradient @ point.gradient))
 
 
-def relative_decrease(tol: float, times: int = 2) -> Stop:
-    """Stop when so many steps in a row each lower the value by less than `tol` of its size."""
+def enough(value: float, tol: float, least: float = 0.0) -> float:
+    """The fall of a value that is too small to go on for: `tol` of its size, or `least`."""
+    return max(least, tol * max(1.0, abs(value)))
+
+
+def small_falls(tol: float, least: float = 0.0, times: int = 2) -> Stop:
+    """Stop when so many steps in a row each lower the value by less than is `enough`."""
     small = 0
 
     def stop(old: Point, new: Point) -> bool:
         nonlocal small
-        small = small + 1 if old.value - new.value <= tol * max(1.0, abs(new.value)) else 0
+        small = small + 1 if old.value - new.value <= enough(new.value, tol, least) else 0
         return small >= times
 
     return stop

@@ -6,10 +6,11 @@ import numpy as np
 import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
-from daniel.core.coordinates import Coordinates
+from daniel.core.coordinates import Coordinates, smoothed_mean
+from daniel.core.exchange import Answer, Start
 from daniel.core.place import add_up
 from daniel.core.records import Records
-from daniel.core.spectrum import Spectrum
+from daniel.core.spectrum import WHOLE, Spectrum
 
 
 def correlation(records: Records, coords: Coordinates, dtype: type = np.float64) -> np.ndarray:
@@ -50,6 +51,53 @@ def correlation_operator(records: Records, coords: Coordinates) -> LinearOperato
         return product
 
     return LinearOperator((records.p, records.p), matvec=apply, matmat=apply, dtype=np.float64)
+
+
+def proximal(G: np.ndarray, mean: Answer, start: Start) -> np.ndarray | LinearOperator:
+    """(p, p) Phi0 minus the symmetric derivative G, without what tied intercepts cannot fit.
+
+    That part shows in G and is not a relation; the descent starts without it.
+    """
+    coords, U, V = start.coords, start.U, start.V
+    p = coords.p
+    off_centre = (smoothed_mean(mean.counts, mean.n) - coords.center) / coords.scale
+    column = coords.gain * mean.b[0]
+    if p <= WHOLE:
+        relations = G - (np.outer(off_centre, column) + np.outer(column, off_centre)) / 2
+        np.fill_diagonal(relations, 0)
+        return (U @ V.T).astype(np.float64) - relations
+
+    own = np.diag(G) - off_centre * column
+
+    def apply(v: np.ndarray) -> np.ndarray:  # (p,) or (p, k)
+        product: np.ndarray = U @ (V.T @ v) - G @ v.astype(G.dtype) + (own * v.T).T
+        product += np.tensordot(off_centre, column @ v, axes=0) / 2
+        product += np.tensordot(column, off_centre @ v, axes=0) / 2
+        return product
+
+    return LinearOperator((p, p), matvec=apply, matmat=apply, dtype=np.float64)
+
+
+def corrected_correlation(
+    reference: Records, coords: Coordinates, correction: np.ndarray
+) -> np.ndarray | LinearOperator:
+    """(p, p) correlations of all records, as far as reference and correction tell them.
+
+    Correlations are minus the derivative at independence, and those of all records are the
+    reference's, corrected by how the derivatives differ at the start.
+    """
+    if coords.p <= WHOLE:
+        both = correlation(reference, coords) - (correction + correction.T) / 2
+        np.fill_diagonal(both, 0)
+        return both
+    own, diagonal = correlation_operator(reference, coords), np.diag(correction).copy()
+
+    def apply(v: np.ndarray) -> np.ndarray:  # (p,) or (p, k)
+        w = v.astype(correction.dtype)
+        product: np.ndarray = own @ v - (correction @ w + correction.T @ w) / 2
+        return product + (diagonal * v.T).T
+
+    return LinearOperator(own.shape, matvec=apply, matmat=apply, dtype=np.float64)
 
 
 def spectral_start(

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 
-from daniel.core import natural
+from daniel.core.solve import Progress
 from daniel.data.sitefolder import read_info, read_site
 from daniel.errors import DanielError, FormatError, InputError
 from daniel.estimator import Daniel
@@ -25,7 +25,6 @@ from daniel.federated.files import check_folder, check_parent, new_folder, read_
 from daniel.federated.keys import SiteKey, read_key
 from daniel.federated.ledger import Ledger
 from daniel.federated.messages import Message
-from daniel.federated.protocol import Progress
 from daniel.federated.release import Parcel
 from daniel.federated.report import Report
 from daniel.federated.sealed import HEAD, is_sealed, seal, unseal
@@ -235,12 +234,6 @@ def fit(
     for number in range(1, study.rounds + 1):
         protocol.checkpoint_of(state, number).unlink(missing_ok=True)
     return report
-
-
-def tolerance(study: Study, *folders: Path) -> float:
-    """The relative fall of the loss at which a fit of these site folders stops, about."""
-    most = max(int(read_info(folder)["facts"]["records"]) for folder in folders)
-    return natural.tolerance(most, len(study.codes.names), study.model.tol)
 
 
 def _limit(study: Study) -> int:

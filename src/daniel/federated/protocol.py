@@ -8,7 +8,7 @@ The same bytes travel in memory, as files (`daniel.federated.folder`) and over a
 site, the hub included, answers; an open study may do without the hub's own answer.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, replace
 from itertools import chain
 from pathlib import Path
@@ -20,6 +20,7 @@ from daniel.core import natural, sketch
 from daniel.core.checkpoint import Checkpoint
 from daniel.core.coordinates import Coordinates, natural_coordinates
 from daniel.core.records import Records, records_from
+from daniel.core.solve import Progress
 from daniel.errors import InputError, ParameterError, ReleaseError
 from daniel.estimator import Daniel
 from daniel.federated import denoise, messages, release, totals
@@ -50,8 +51,6 @@ from daniel.federated.terms import (
 )
 from daniel.matrix import CodeMatrix, kinds
 from daniel.study import Study
-
-Progress = Callable[[int, float], None]  # step and loss
 
 
 def start(
