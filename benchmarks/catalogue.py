@@ -49,7 +49,12 @@ class Entry:
         return ", ".join(f"{name}={value}" for name, value in told.items())
 
 
-OURS = {"pooled": "Daniel, pooled", "stay": "Daniel, one shot", "hub": "Daniel, hub alone"}
+OURS = {
+    "pooled": "Daniel, pooled",
+    "stay": "Daniel, one shot",
+    "hub": "Daniel, hub alone",
+    "rounds": "Daniel, more rounds",
+}
 DIMENSIONS = (25, 50, 100)
 ROUNDS = (1, 5, 20, 50)
 LOCAL_STEPS = (1, 5)  # many make the most of a round, and lead the sites apart
@@ -92,6 +97,7 @@ METHODS: dict[str, Entry] = {
     "daniel-pooled": _entry("daniel_pooled", OURS["pooled"]),
     "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay"),
     "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub"),
+    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay"),
     **_each("correlation", "d", DIMENSIONS, "correlation SVT", "pooled", False),
     **_each("ppmi", "d", DIMENSIONS, "PPMI-SVD", "pooled", False),
     **_each("ppmi-tuned", "d", (50, 200), "PPMI-SVD, options tuned", "pooled", False),

@@ -170,19 +170,24 @@ def _cost(run: Run, mine: Run | None) -> list[str]:
 
 
 def rounds(runs: list[Run]) -> list[str]:
-    """What more rounds of averaging bring, beside Daniel's one."""
+    """What more rounds bring: of averaging, and of Daniel."""
     averaged = [r for r in runs if r["label"] == FEDAVG and r["status"] == "done"]
-    one = [r for r in runs if r["label"] == OURS["stay"] and r["status"] == "done"]
-    if not averaged or not one:
+    own = [r for r in runs if r["label"] in (OURS["stay"], OURS["rounds"])]
+    own = [r for r in own if r["status"] == "done"]
+    if not averaged or not own:
         return []
     lines = ["| federated fit | rounds | bytes of a site | time | AUC | error |", "|---" * 6 + "|"]
-    for run in [*one, *sorted(averaged, key=lambda r: (r["rounds"], r["setting"]))]:
+    for run in sorted(own, key=_trips) + sorted(averaged, key=_trips):
         error = f"{run['error']:.3f}" if "error" in run else "–"
         lines.append(
             f"| {_named(run)} | {run['rounds']} | {size(run['bytes_sent'])} | "
             f"{seconds(run['seconds'])} | {run['auc']:.3f} | {error} |"
         )
     return [*lines, ""]
+
+
+def _trips(run: Run) -> tuple[int, str]:
+    return run["rounds"], run["setting"]
 
 
 # --- sentences ------------------------------------------------------------------------------------
