@@ -51,8 +51,8 @@ DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
 BEGIN = 0.6  # share of the components of rare codes at which a fit begins: more would overshoot
-GAIN = 500.0  # times tol: log-likelihood of all records, for each number fitted, that is not worth
-# a step (0.005 by default; chance alone brings 0.5)
+GAIN = 1000.0  # times tol: log-likelihood of all records, for each number fitted, that is not worth
+# a step (0.01 by default; chance alone brings 0.5)
 CORRELATED = 0.5  # share of the correlations in an embedding where weak components are relations
 ROWS = 1024  # of a (p, p) array that are changed at once
 
