@@ -67,7 +67,8 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
     max_iter, tol : int, float
         At most so many iterations.  Natural: stop when two steps each lower the objective by less
         than this share, or, where codes are rare, raise the log-likelihood of all records by less
-        than 1000 `tol` for each number that is fitted.  Paper: stop when Theta moves less than `tol` in Frobenius norm.
+        than 1000 `tol` for each number that is fitted.  Paper: stop when Theta moves less than
+        `tol` in Frobenius norm.
     random_state : int, RandomState or None
         Start noise, permutations and synthetic records.
 
