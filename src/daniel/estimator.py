@@ -66,9 +66,9 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         The paper recipe's fixed step eta.
     max_iter, tol : int, float
         At most so many iterations.  Natural: stop when two steps each lower the objective by less
-        than this share, or, where codes are rare, raise the log-likelihood of all records by less
-        than 1000 `tol` for each number that is fitted.  Paper: stop when Theta moves less than
-        `tol` in Frobenius norm.
+        than this share, or, in large fits of rare codes, raise the log-likelihood of all records
+        by less than 1000 `tol` for each number that is fitted.  Paper: stop when Theta moves less
+        than `tol` in Frobenius norm.
     random_state : int, RandomState or None
         Start noise, permutations and synthetic records.
 

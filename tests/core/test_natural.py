@@ -742,7 +742,7 @@ def test_principal_axes_with_more_columns_than_codes(rng):
 
 
 def test_a_step_counts_by_what_all_records_gain_for_a_number_that_is_fitted(monkeypatch):
-    """A longer way is worth going with more records; common codes have no such rule."""
+    """Very large fits stop by the gain of all records, small ones later, of common codes never."""
     asked = []
 
     def stages(parts, whole, x, *, tol, least, **kwargs):
@@ -750,10 +750,11 @@ def test_a_step_counts_by_what_all_records_gain_for_a_number_that_is_fitted(monk
         return minimise_in_stages(parts, whole, x, tol=tol, least=least, **kwargs)
 
     monkeypatch.setattr(natural, "minimise_in_stages", stages)
-    for n in (300, 600):
+    for n, large in ((300, 60 * 300), (600, 60 * 300), (300, 60 * 1200)):
+        monkeypatch.setattr(natural, "LARGE", large)
         fit(records_from(rare_records(n)), Options(n_components=3), np.random.default_rng(0))
         tol, least, size = asked[-1]
-        assert least == pytest.approx(tol * natural.GAIN * size / n)
+        assert least == pytest.approx(tol * natural.GAIN * size / max(n, large / 60))
     (Z,) = draw_sites([4000])
     fit(records_from(Z), Options(n_components=3), np.random.default_rng(0))
     assert asked[-1][1] == 0

@@ -304,7 +304,7 @@ def _solved(
         x,
         max_iter=options.max_iter,
         tol=options.tol,
-        least=options.tol * GAIN * x.size / chance.total if chance.rare >= COMMON else 0.0,
+        least=_least(options.tol, x.size, chance, records.p),
         guess=objective.guess(),
         rough=rough,
         progress=options.progress,
@@ -316,6 +316,16 @@ def _solved(
         assert objective.coords.tie is not None
         b = (objective.coords.tie * np.einsum("jc,jc->j", f.U, f.V))[None, :]
     return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
+
+
+def _least(tol: float, size: int, chance: Chance, p: int) -> float:
+    """The fall of the loss of a record that is not worth a step, for so many numbers fitted.
+
+    Small fits cost little, and go on further.
+    """
+    if chance.rare < COMMON:
+        return 0.0
+    return tol * GAIN * size * min(1 / chance.total, p / LARGE)
 
 
 def _share(chance: Chance) -> float:
