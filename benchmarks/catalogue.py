@@ -97,7 +97,7 @@ METHODS: dict[str, Entry] = {
     "daniel-pooled": _entry("daniel_pooled", OURS["pooled"]),
     "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay"),
     "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub"),
-    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay"),
+    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 2),
     **_each("correlation", "d", DIMENSIONS, "correlation SVT", "pooled", False),
     **_each("ppmi", "d", DIMENSIONS, "PPMI-SVD", "pooled", False),
     **_each("ppmi-tuned", "d", (50, 200), "PPMI-SVD, options tuned", "pooled", False),

@@ -41,7 +41,7 @@ def natural_until(records: Records, mark: float) -> tuple[float, float, int]:
     begin = time.perf_counter()
     found: list[tuple[float, float, int]] = []
 
-    def watch(iteration: int, value: float) -> None:
+    def watch(iteration: int, value: float, enough: float) -> None:
         if value < mark:
             found.append((time.perf_counter() - begin, value, iteration))
             raise _Reached

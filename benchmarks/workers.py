@@ -24,6 +24,7 @@ from daniel.core.coordinates import natural_coordinates
 from daniel.core.intercepts import prior_intercepts
 from daniel.core.ising import full_sweep, sweep
 from daniel.core.records import Records, records_from
+from daniel.core.solve import Progress
 
 KILL_AT = 3  # the step after which a worker is killed
 ROWS = 5_000  # drawn at once
@@ -44,9 +45,7 @@ def made_up(n: int, p: int) -> Records:
     return records_from(sp.vstack(blocks, format="csr").astype(np.float32))
 
 
-def fit(
-    records: Records, d: int, progress: Callable[[int, float], None] | None = None
-) -> natural.Fit:
+def fit(records: Records, d: int, progress: Progress | None = None) -> natural.Fit:
     options = natural.Options(n_components=d, progress=progress)
     return natural.fit(records, options, np.random.default_rng(0))
 
@@ -113,7 +112,7 @@ def killed(client: Client, records: Records, d: int) -> tuple[float, natural.Fit
     """Seconds and fit when one worker dies after KILL_AT steps."""
     victim = next(iter(client.run(os.getpid).values()))
 
-    def progress(step: int, loss: float) -> None:
+    def progress(step: int, loss: float, enough: float) -> None:
         if step == KILL_AT:
             os.kill(victim, signal.SIGKILL)
 

@@ -1,5 +1,7 @@
 """Daniel in a few exchanges: the start of a round is the fit of the round before."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from benchmarks.methods.daniel_one_shot import bytes_of
@@ -10,6 +12,7 @@ from daniel.core.coordinates import theta_from
 from daniel.core.exchange import Start
 from daniel.core.natural import Options, answer, finish, make_start, mean_answer
 from daniel.core.records import records_from
+from daniel.federated.terms import LATER_DAMPING
 from daniel.matrix import kinds
 
 
@@ -27,6 +30,7 @@ def run(problem: Problem, rng: np.random.Generator, *, rounds: int) -> Result:
         fitted = finish(hub, start, mean, options, rng)
         U, signs = principal_axes(fitted.U, fitted.signs)
         start = Start(fitted.coords, U, signs, fitted.b)
+        options = replace(options, damping=LATER_DAMPING)
     theta = theta_from(fitted.coords, U, U * signs.astype(U.dtype), fitted.b[0]) if tied else None
     kind = kinds(None if tied else problem.codes, p)
     return Result(relatedness(U, signs, kind, also=fitted.also), theta, sent, rounds)

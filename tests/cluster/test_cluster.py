@@ -282,7 +282,7 @@ def test_a_scheduler_that_dies_loses_nothing(hospitals, tmp_path, monkeypatch):
         files = sites["north"], study, start, answers
         return protocol.finish(*files, progress=progress, checkpoint=state)[0]
 
-    wanted = finish(lambda step, loss: steps.append(step))
+    wanted = finish(lambda step, loss, enough: steps.append(step))
     every = list(steps)
     state.unlink()  # of the end
     script = tmp_path / "scheduler.py"
@@ -299,7 +299,7 @@ def test_a_scheduler_that_dies_loses_nothing(hospitals, tmp_path, monkeypatch):
             finish(progress)
     assert str(error.value).startswith(f"The Dask scheduler at {address} no longer answers.")
     assert state.is_file()
-    found = finish(lambda step, loss: steps.append(step))
+    found = finish(lambda step, loss, enough: steps.append(step))
     assert (every[:4], steps[0]) == ([1, 2, 3, 4], 4)  # after the last step that was whole
     assert relative(found.theta_, wanted.theta_) < 1e-5
 

@@ -31,7 +31,7 @@ SURE = (-4.0, -2.0)  # standard errors by which it falls short of that: surely, 
 
 
 def firmness(records: Records, rng: np.random.Generator) -> float:
-    """1 where the firm penalty finds links of other records clearly better, 0 where it does not.
+    """0 where the firm penalty surely finds links of other records no better by MARGIN; 1 else.
 
     Records of one site.  Each half of them, drawn at random, is held against the links of the
     other.  Too few links to tell count as 1.

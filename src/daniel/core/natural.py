@@ -50,7 +50,7 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
-BEGIN = 0.6  # share of the components of rare codes at which a fit begins: more would overshoot
+BEGIN = 0.6  # of the spectrum's U, where a fit of rare codes begins: with more its loss is higher
 GAIN = 1000.0  # times tol: log-likelihood of all records, for each number fitted, that is not worth
 # a step (0.01 by default; chance alone brings 0.5)
 CORRELATED = 0.5  # share of the correlations in an embedding where weak components are relations
@@ -246,24 +246,27 @@ def finish(
     del target
     at = None if own_b is None else intercepts_in(coords, start, own_b)
     own = full_sweep(reference, coords, (U0, moved.V), at, subtract_from=G)
+    correction: np.ndarray = G.astype(options.dtype, copy=False)
+    del G
     objective = Surrogate(
         reference,
         coords,
         _prior(replace(moved, b=prior_intercepts(reference)), options),
         first.signs,
         first.penalties,
-        correction=G.astype(options.dtype, copy=False),
+        correction=correction,
         intercept_correction=mean.b - own.b if options.intercept == "shared" else None,
         anchor=anchor,
     )
-    shown = first
-    if _share(chance) and not independent:
-        seen = Spectrum(corrected_correlation(reference, coords, G))
-        shown = _first(seen, chance, options, rng, per_code=per_code)
-    del G
     begin = replace(moved, U=first.U, signs=first.signs)
     fitted = _solved(objective, begin, first.penalty, chance, options, rng)
-    fitted = replace(fitted, start=moved, also=_also(shown, chance))
+    also = _also(first, chance)
+    if also and options.intercept == "tied":  # the correction holds what intercepts cannot fit
+        also = None
+    elif also and not independent:
+        seen = Spectrum(corrected_correlation(reference, coords, correction))
+        also = _also(_first(seen, chance, options, rng, per_code=per_code), chance)
+    fitted = replace(fitted, start=moved, also=also)
     if options.intercept != "site":
         return fitted
     # The hub's prevalences are not the study's: move the intercepts by the difference in log-odds.

@@ -84,7 +84,8 @@ def corrected_correlation(
     """(p, p) correlations of all records, as far as reference and correction tell them.
 
     Correlations are minus the derivative at independence, and those of all records are the
-    reference's, corrected by how the derivatives differ at the start.
+    reference's, corrected by how the derivatives differ at the start: exactly so at a start from
+    independence, and else as far as the curvatures of reference and study are the same.
     """
     if coords.p <= WHOLE:
         both = correlation(reference, coords) - (correction + correction.T) / 2
