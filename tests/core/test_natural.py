@@ -773,8 +773,8 @@ def test_correlations_of_all_records_are_those_of_the_hub_and_the_correction(rng
         at[name] = full_sweep(some, site, (nothing, nothing), b).G
     found = corrected_correlation(hub, coords, at["both"] - at["hub"])
     np.testing.assert_allclose(found, correlation(both, coords), atol=1e-4)
-    monkey = corrected_correlation(hub, coords, np.zeros((60, 60)))
-    np.testing.assert_allclose(monkey, correlation(hub, coords), atol=1e-12)
+    alone = corrected_correlation(hub, coords, np.zeros((60, 60)))
+    np.testing.assert_allclose(alone, correlation(hub, coords), atol=1e-12)
 
 
 def test_very_many_codes_have_the_same_corrected_correlations(rng, monkeypatch):

@@ -80,12 +80,7 @@ class _Line:
 def steps_left(losses: list[float], enough: float) -> int | None:
     """Steps until the loss falls by less than is enough, if it goes on falling as it did."""
     falls = [old - new for old, new in pairwise(losses)]
-    if (
-        enough <= 0
-        or len(falls) <= LOOK_BACK
-        or min(falls) <= 0
-        or falls[-1] >= falls[-1 - LOOK_BACK]
-    ):
+    if len(falls) <= LOOK_BACK or min(*falls, enough) <= 0 or falls[-1] >= falls[-1 - LOOK_BACK]:
         return None
     rate = log(falls[-1 - LOOK_BACK] / falls[-1]) / LOOK_BACK
     return max(1, round(log(max(1.0, falls[-1] / enough)) / rate))
