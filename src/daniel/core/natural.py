@@ -334,8 +334,9 @@ def _least(tol: float, size: int, chance: Chance, p: int) -> float:
 def _also(shown: Components, chance: Chance) -> tuple[np.ndarray, np.ndarray] | None:
     """The components that the spectrum showed, with their weight in an embedding.
 
-    There are none where cliques make them, or codes are common.  Couplings of codes that hardly ever meet are unsure: what the likelihood takes off their
-    correlations is partly noise.  Both together relate codes better than either.
+    There are none where cliques make them, or codes are common.  Couplings of codes that hardly
+    ever meet are unsure: what the likelihood takes off their correlations is partly noise.  Both
+    together relate codes better than either.
     """
     share = CORRELATED * (1 - chance.firm) if chance.rare >= COMMON else 0.0
     return (np.sqrt(share).astype(shown.U.dtype) * shown.U, shown.signs) if share else None
