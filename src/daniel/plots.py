@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 RED = "#c1272d"
 # Method -> colour and marker.  DANIEL is red as in the paper; the others have colours that
@@ -123,8 +123,8 @@ def survival_curves(
     """Kaplan-Meier curves with bands, censor marks, and the number at risk below.
 
     curves: cluster, time (days), survival, lo, hi, at_risk, censored, as `evaluate.survival`
-    releases them.  A mark stands where patients were censored since the row before; a number at
-    risk below its own time, that of the row nearest to a tick.
+    releases them.  A mark stands where patients were censored since the row before; the number at
+    risk at a tick is that of the last row up to it.
     """
     groups = [(int(c), t.sort_values("time")) for c, t in curves.groupby("cluster")]
     with matplotlib.rc_context(SETTINGS):
@@ -247,21 +247,18 @@ def _survival(axes: Axes, place: int, cluster: int, table: pd.DataFrame) -> None
 
 
 def _at_risk(axes: Axes, groups: Sequence[tuple[int, pd.DataFrame]], last: float) -> None:
-    """Rows of numbers, each below its own time, about one for each year."""
-    ticks = np.arange(0, last, max(1, round(last / 10)))
+    """Rows of numbers below the ticks, as far as the curves go."""
+    ticks = np.array(MaxNLocator(10, steps=[1, 2, 5, 10]).tick_values(0, last))
+    ticks = ticks[ticks <= last]
     for place, (_, table) in enumerate(groups):
         years = table["time"].to_numpy() / YEAR
-        near = {int(np.abs(years - tick).argmin()) for tick in ticks if tick <= years[-1] + 0.5}
-        free = 0.0
-        for i in sorted(near):
-            if years[i] < free:  # it would cover the one before
-                continue
-            free = years[i] + 0.06 * last
+        for tick in ticks[ticks <= years[-1]]:
+            row = np.searchsorted(years, tick, side="right") - 1
             axes.text(
-                years[i],
+                tick,
                 -place,
-                f"{table['at_risk'].iloc[i]:,}",
-                ha="center" if i else "left",
+                f"{table['at_risk'].iloc[row]:,}",
+                ha="center" if tick else "left",
                 va="center",
                 fontsize=7.5,
                 color=COLOURS[place % len(COLOURS)],
