@@ -1,0 +1,27 @@
+"""Figures tell what the tables say."""
+
+import pandas as pd
+
+from daniel.plots import YEAR, survival_curves
+
+
+def test_numbers_at_risk_stand_below_the_ticks():
+    curves = pd.DataFrame(
+        {
+            "cluster": [1, 1, 1, 2, 2],
+            "time": [0.0, 0.9 * YEAR, 2.2 * YEAR, 0.0, 4.1 * YEAR],
+            "survival": [1.0, 0.8, 0.5, 1.0, 0.45],
+            "lo": [1.0, 0.7, 0.4, 1.0, 0.4],
+            "hi": [1.0, 0.85, 0.6, 1.0, 0.52],
+            "at_risk": [1200, 900, 300, 440, 120],
+            "censored": [0, 60, 30, 0, 45],
+        }
+    )
+    _, below = survival_curves(curves).axes
+    told = {
+        (text.get_position()[0], -text.get_position()[1]): text.get_text() for text in below.texts
+    }
+    first = {0.0: "1,200", 0.5: "1,200", 1.0: "900", 1.5: "900", 2.0: "900"}
+    second = {year / 2: "440" for year in range(9)}
+    assert told == {(t, 0): n for t, n in first.items()} | {(t, 1): n for t, n in second.items()}
+    assert set(first) <= set(below.get_xticks()) and max(below.get_xticks()) <= below.get_xlim()[1]
