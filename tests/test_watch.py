@@ -1,8 +1,10 @@
 """The progress line."""
 
+from itertools import count
+
 import numpy as np
 
-from daniel.cli.watch import memory, steps_left, watched
+from daniel.cli.watch import memory, stages, steps_left, watched
 
 
 def test_steps_left_of_a_loss_that_falls_geometrically():
@@ -14,12 +16,32 @@ def test_steps_left_of_a_loss_that_falls_geometrically():
     assert steps_left([10.0 - k for k in range(10)], 1e-5) is None  # not slowing down
 
 
-def test_elsewhere_than_on_a_terminal_nothing_is_shown(capsys):
+def fitted(steps):
     with watched("fitting") as line:
-        for step, loss in enumerate(np.linspace(2, 1, 20), 1):
+        for step, loss in enumerate(np.linspace(2, 1, steps), 1):
             line(step, loss, 1e-5)
+
+
+def test_elsewhere_than_on_a_terminal_short_work_shows_nothing(capsys):
+    fitted(20)
+    with stages() as show:
+        show("records", 1.0)
     out = capsys.readouterr()
     assert out.out == out.err == ""
+
+
+def test_elsewhere_long_work_shows_a_line_now_and_then(capsys, monkeypatch):
+    clock = count(0, 11)  # seconds between two looks at it
+    monkeypatch.setattr("daniel.cli.watch.time.monotonic", lambda: next(clock))
+    fitted(20)
+    told = capsys.readouterr().err.splitlines()
+    assert 3 < len(told) < 20
+    assert all(line.startswith("fitting: step ") for line in told)
+    with stages() as show:
+        for share in np.linspace(0, 1, 10):
+            show("[records]", share, "of 2 files")
+    told = capsys.readouterr().err.splitlines()
+    assert told[0] == "[records]: 22% of 2 files" and len(told) == 3
 
 
 def test_memory_is_in_megabytes():

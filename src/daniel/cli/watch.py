@@ -1,9 +1,12 @@
-"""What long work shows: a bar for each stage; step, loss, steps and time left, memory of a fit."""
+"""What long work shows: a bar for each stage; step, loss, steps and time left, memory of a fit.
+
+Elsewhere than on a terminal, as in the log of a batch job, it is a line now and then.
+"""
 
 import resource
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from math import log
@@ -12,11 +15,11 @@ from typing import Protocol
 from rich.console import Console
 from rich.progress import BarColumn, TaskID, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bars
-from rich.status import Status
 
 from daniel.core.solve import Progress
 
 LOOK_BACK = 5  # steps over which the decrease is judged
+PAUSE = 30.0  # seconds between two lines of a log
 
 
 class Show(Protocol):
@@ -27,15 +30,19 @@ class Show(Protocol):
 
 @contextmanager
 def stages() -> Iterator[Show]:
-    """One bar a stage on a terminal, nothing elsewhere."""
+    """One bar a stage on a terminal, a line now and then elsewhere."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        log = _Log(console)
+        yield lambda stage, share, note="": log(f"{stage}: {share:.0%} {note}".rstrip())
+        return
     columns = (
         TextColumn("{task.description:20}"),
         BarColumn(),
         TimeElapsedColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    console = Console(stderr=True)
-    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+    with Bars(*columns, console=console) as bars:
         tasks: dict[str, TaskID] = {}
 
         def show(stage: str, share: float, note: str = "") -> None:
@@ -48,19 +55,33 @@ def stages() -> Iterator[Show]:
 
 @contextmanager
 def watched(what: str) -> Iterator[Progress]:
-    """A progress line on a terminal, nothing elsewhere."""
+    """A progress line of a fit on a terminal, a line now and then elsewhere."""
     console = Console(stderr=True)
     if not console.is_terminal:
-        yield lambda step, loss, enough: None
+        yield _Line(what, _Log(console))
         return
     with console.status(f"{what} ...") as status:
-        yield _Line(what, status)
+        yield _Line(what, status.update)
+
+
+class _Log:
+    """Prints what it is told, at most once in PAUSE seconds."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+        self.last = time.monotonic()
+
+    def __call__(self, line: str) -> None:
+        now = time.monotonic()
+        if now - self.last >= PAUSE:
+            self.last = now
+            self.console.print(line, highlight=False, markup=False, soft_wrap=True)
 
 
 class _Line:
-    def __init__(self, what: str, status: Status) -> None:
+    def __init__(self, what: str, say: Callable[[str], None]) -> None:
         self.what = what
-        self.status = status
+        self.say = say
         self.losses: list[float] = []
         self.times: list[float] = []
 
@@ -74,7 +95,7 @@ class _Line:
         if steps is not None and len(self.times) > 1:
             each = (self.times[-1] - self.times[0]) / (len(self.times) - 1)
             left = f", about {steps} steps ({steps * each:.0f} s) left"
-        self.status.update(f"{self.what}: step {step}, loss {loss:.4f}{left}, {memory():,.0f} MB")
+        self.say(f"{self.what}: step {step}, loss {loss:.4f}{left}, {memory():,.0f} MB")
 
 
 def steps_left(losses: list[float], enough: float) -> int | None:
