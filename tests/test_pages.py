@@ -109,6 +109,7 @@ def test_the_tutorial_runs_as_written(tmp_path, monkeypatch, capsys):
         assert words in html
     assert "Time runs from the end of that record&#x27;s window." in html
     assert "Known relations" in Path("relations.html").read_text("utf-8")
+    assert "without admission to a nursing home" in Path("made.html").read_text("utf-8")
     vectors = np.loadtxt("vectors/vectors.tsv", delimiter="\t")
     assert np.isfinite(vectors).all() and len(vectors) > 25
 

@@ -236,6 +236,7 @@ def test_meds(run, tmp_path):
     assert counts["after the patient's death"] == 1
     assert result.info["facts"]["patients_seen"] == 3
     every = run(tmp_path / "meds")
+    assert {"PheCode", "RxNorm"} <= {row["vocabulary"] for row in every.info["facts"]["coverage"]}
     assert ("-3", 0, "DIAGNOSIS:ICD//9//4019") in every.cells
     mapped = BASE + '[[maps]]\nsource = ["DIAGNOSIS//ICD//9"]\ntarget = "P"\nfile = "m.csv"\n'
     (tmp_path / "m.csv").write_text("icd,p\n401.9,1\n")

@@ -16,6 +16,11 @@ from daniel.data.engine import Engine, text
 from daniel.data.lookup import find
 from daniel.study import Study
 
+WELL_KNOWN = (
+    *("ATC", "CCS", "CPT4", "CVX", "HCPCS", "ICD9CM", "ICD9Proc", "ICD10", "ICD10CM", "ICD10PCS"),
+    *("LOINC", "NDC", "PheCode", "RxNorm", "SNOMED"),
+)
+
 CUT = """
 CREATE MACRO cut(v, c) AS CASE
     WHEN v <> '' THEN {'v': v, 'c': tidy(c)}
@@ -33,15 +38,19 @@ CREATE MACRO cut(v, c) AS CASE
 def name_codes(engine: Engine, study: Study, parents: str | None) -> None:
     """raw -> named.
 
-    A code that holds its vocabulary is split: ICD10CM//E11.9, and for a vocabulary that the study
-    or the source names also ICD10CM:E11.9 and ICD10CM/E11.9.  DIAGNOSIS//ICD//9//4019 is a code of
-    DIAGNOSIS//ICD//9 if that is named, else of DIAGNOSIS.  A code of another vocabulary counts as
-    its parents(code, parent) that the study names, where the source knows such.
+    A code that holds its vocabulary is split: ICD10CM//E11.9, and for a vocabulary that is well
+    known, or that the study or the source names, also ICD10CM:E11.9 and ICD10CM/E11.9.
+    DIAGNOSIS//ICD//9//4019 is a code of DIAGNOSIS//ICD//9 if that is named, else of DIAGNOSIS.  A
+    code of another vocabulary counts as its parents(code, parent) that the study names, where the
+    source knows such.
     """
-    names = ", ".join(text(v) for v in sorted(vocabularies(study)))
+    ours, others = (
+        ", ".join(text(v) for v in sorted(names)) for names in (vocabularies(study), WELL_KNOWN)
+    )
     engine.run(
         f"CREATE TABLE known AS SELECT DISTINCT v, key_of(v) AS vkey, ours FROM "
-        f"(SELECT unnest(CAST([{names}] AS VARCHAR[])) AS v, true AS ours "
+        f"(SELECT unnest(CAST([{ours}] AS VARCHAR[])) AS v, true AS ours "
+        f"UNION ALL SELECT unnest([{others}]), false "
         "UNION ALL SELECT DISTINCT vocabulary, false FROM raw) WHERE key_of(v) <> ''"
     )
     engine.run(CUT)
