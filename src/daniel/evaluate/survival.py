@@ -17,6 +17,7 @@ from daniel.errors import InputError, ParameterError
 FLOOR = 11  # fewer patients than this are nowhere told exactly
 GRID_DAYS = 30
 DIGITS = 3  # of a share that others see
+Z95 = 1.959964  # half the width of a 95 % band, in standard errors
 
 
 @dataclass(frozen=True)
@@ -103,28 +104,44 @@ def released(curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS) 
     the outcome, or none had it and at least `floor` were censored; the curve ends where fewer than
     `floor` are left.  censored counts those since the row before; fewer than `floor` are counted
     with a later row, so at_risk, which is who of the first row has not been counted yet, may be too
-    large by up to floor - 1.  No difference of two rows is about fewer than `floor` patients, and
-    shares are rounded, so that none can be computed from them.
+    large by up to floor - 1.
+
+    Survival is the life-table estimate from these counts alone: an exact share would tell, through
+    the number that it is a share of, how few were censored.  Those that a row counts are taken to
+    have left evenly since censored ones were counted before.
     """
     if grid < GRID_DAYS:
         raise ParameterError(f"The grid is {grid} days: expected at least {GRID_DAYS}.")
     days = np.arange(grid, curve["time"].max() + grid, grid)
     events, censored = (curve[name].cumsum().to_numpy() for name in ("events", "censored"))
     n = int(curve["at_risk"][0])
-    rows = [(0.0, 0, n, 0)]
-    had = lost = 0  # counted in rows so far
+    rows = [(0.0, 0, 0)]  # time, and how many had the outcome or were censored, as far as counted
     for day, here in zip(days, curve["time"].searchsorted(days, side="right") - 1, strict=True):
         if n - events[here] - censored[here] < floor:
             break
+        _, had, lost = rows[-1]
         more, gone = int(events[here]) - had, int(censored[here]) - lost
         if more >= floor or (more == 0 and gone >= floor):
-            gone = gone if gone >= floor else 0
-            had, lost = had + more, lost + gone
-            rows.append((float(day), here, n - had - lost, gone))
-    time, place, at_risk, told = zip(*rows, strict=True)
-    out = curve.iloc[list(place)][["survival", "lo", "hi"]].round(DIGITS).reset_index(drop=True)
-    out.insert(0, "time", time)
-    return out.assign(at_risk=at_risk, censored=told)
+            rows.append((float(day), had + more, lost + (gone if gone >= floor else 0)))
+    time, had, lost = np.array(rows).T
+    out = pd.DataFrame({"time": time} | _life_table(n, time, had, lost)).round(DIGITS)
+    told = np.diff(lost, prepend=0).astype(int)
+    return out.assign(at_risk=(n - had - lost).astype(int), censored=told)
+
+
+def _life_table(
+    n: int, time: np.ndarray, had: np.ndarray, lost: np.ndarray
+) -> dict[str, np.ndarray]:
+    """survival, lo, hi of n patients of whom, up to each time, so many had the outcome or left."""
+    counted = np.flatnonzero(np.diff(lost, prepend=-1))
+    gone = np.interp(time, time[counted], lost[counted])
+    events = np.diff(had, prepend=0)
+    exposed = n - (had - events) - (gone + np.append(0, gone[:-1])) / 2
+    survival = np.cumprod(1 - events / exposed)
+    error = np.sqrt(np.cumsum(events / (exposed * (exposed - events))))
+    log = np.where(survival < 1, np.log(survival), -1.0)
+    lo, hi = (survival ** np.exp(sign * Z95 * error / log) for sign in (-1, 1))
+    return {"survival": survival, "lo": lo, "hi": hi}
 
 
 def guarded(count: int, floor: int = FLOOR) -> int | str:
