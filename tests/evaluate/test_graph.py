@@ -96,6 +96,8 @@ def test_codes_of_few_patients_are_not_drawn(model):
     graph = code_graph(model, cohort=CodeMatrix(sp.csr_array(Z), CODES))
     assert list(graph) == [CODES[3], CODES[0], CODES[1]]
     assert graph.nodes[CODES[3]]["prevalence"] == round(50 / 60, 3)  # nor is it told that few lack
+    few = code_graph(model, cohort=CodeMatrix(sp.csr_array(Z[:21]), CODES))
+    assert all("prevalence" not in about for _, about in few.nodes(data=True))
 
 
 def test_where_codes_are_many_random_pairs_stand_for_all(model, monkeypatch):

@@ -133,7 +133,7 @@ def test_phenotype_of_one_site():
     (table,) = section.tables
     assert table.frame["AUC"].tolist() == [0.83, 0.86, 0.88]
     assert table.frame["95 % interval"].tolist()[0] == "0.810 to 0.850"
-    assert table.frame["positive records"].tolist() == [120] * 3
+    assert table.frame["positive records"].tolist() == ["120"] * 3
 
 
 def test_phenotype_from_site_to_site():

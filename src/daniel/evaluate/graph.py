@@ -228,8 +228,11 @@ def _neighbours(model: Any, column: int, top: int) -> np.ndarray:
 
 def _common(
     cohort: CodeMatrix, around: str | None, top: int, floor: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """The commonest codes among the cohort's patients, and the share of patients with each."""
+) -> tuple[np.ndarray, np.ndarray | None]:
+    """The commonest codes among the cohort's patients, and the share of patients with each.
+
+    Of fewer than twice `floor` patients a share would tell how few have a code, or lack it.
+    """
     n = cohort.shape[0]
     whose = np.arange(n) if cohort.patients is None else cohort.patients
     _, owner = np.unique(whose, return_inverse=True)
@@ -246,8 +249,11 @@ def _common(
         raise InputError(
             f"Fewer than two codes have {floor} patients in the cohort: give a larger one."
         )
-    few = np.clip(ever.shape[0] - floor + 1, 0, None)  # nearly everyone: not told exactly
-    return order, np.minimum(counts, np.where(counts == ever.shape[0], counts, few)) / ever.shape[0]
+    n_patients = ever.shape[0]
+    if n_patients < 2 * floor:
+        return order, None
+    few = n_patients - floor + 1  # nearly everyone: not told exactly
+    return order, np.minimum(counts, np.where(counts == n_patients, counts, few)) / n_patients
 
 
 def _model_prevalence(model: Any) -> np.ndarray | None:

@@ -113,14 +113,16 @@ def parts_of(
 
 
 def shown_prevalence(share: np.ndarray, report: Report) -> np.ndarray:
-    """Prevalences as people may see them: two digits, and none below the floor of the study.
+    """Prevalences as people may see them: two digits, and none that tells of fewer than the floor.
 
-    The least that is told is floor / records; a smaller one appears as that, with "less than".
+    The least that is told is floor / records; a smaller one appears as that, with "less than".  So
+    does one of which fewer records lack the code, at the upper end.
     """
     least = least_prevalence(report)
-    share = np.clip(np.asarray(share, dtype=np.float64), least, 1.0)
+    most = max(least, 1 - least)
+    share = np.clip(np.asarray(share, dtype=np.float64), least, most)
     unit = 10.0 ** (np.floor(np.log10(share)) - (DIGITS - 1))
-    return np.clip(np.round(share / unit) * unit, least, 1.0)
+    return np.clip(np.round(share / unit) * unit, least, most)
 
 
 def least_prevalence(report: Report) -> float:

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from daniel.data.summary import shown
 from daniel.evaluate.clusters import Clusters
 from daniel.evaluate.compare import FEDERATED, POOLED, Comparison
 from daniel.evaluate.phenotype import ALL, UNSUPERVISED, Phenotyping
@@ -105,13 +106,13 @@ def phenotype_section(
                 {
                     "AUC": whole["auc"],
                     "95 % interval": [_interval(row) for _, row in whole.iterrows()],
-                    "positive records": whole["n_pos"],
-                    "negative records": whole["n_neg"],
+                    "positive records": [shown(n) for n in whole["n_pos"]],
+                    "negative records": [shown(n) for n in whole["n_neg"]],
                 }
             ).rename_axis("told by"),
             "AUC is the chance that a record with the diagnosis scores above one without; patient "
             "vectors were tested on patients whom the classifier had not seen, and the interval "
-            "resamples patients.",
+            "resamples patients. Numbers of records are rounded down to tens.",
             "All sites together" if site is None else f"The records of {site}",
         ),
         *_between_sites(table),
@@ -167,6 +168,9 @@ def clusters_section(
     name = _named(found.target, descriptions)
     chosen = "" if found.silhouette.empty else " Their number was chosen by the silhouette."
     medians = found.medians.set_index("cluster")
+    tested = f"{len(medians)} clusters"
+    if len(medians) < found.k:
+        tested = f"the {tested} of {found.k} that have {found.floor} patients or more"
     sizes = found.sizes.set_index("cluster").join(medians)
     sizes = pd.DataFrame(
         {
@@ -181,7 +185,7 @@ def clusters_section(
         f"Clusters: {name}",
         "Patients are grouped by the other codes of their first record with this diagnosis; the "
         f"outcome has no part in the grouping.{chosen} {zero} Log-rank test "
-        f"among {len(medians)} clusters: {p_text(found.p_value)}. "
+        f"among {tested}: {p_text(found.p_value)}. "
         f"Nothing is shown of fewer than {found.floor} patients, so curves end early and move in "
         f"coarse steps.{_left_out(found)}",
         [
@@ -203,9 +207,9 @@ def clusters_section(
         [
             Figure(
                 svg(survival_curves(found.curves, p_value=found.p_value, outcome=outcome)),
-                f"Share of patients without {outcome} over time (Kaplan-Meier), with 95 % bands; "
-                "ticks mark patients who were last seen then. Below: patients still followed, at "
-                f"most {found.floor - 1} too many.",
+                f"Share of patients without {outcome} over time, from counts of at least "
+                f"{found.floor} patients, with 95 % bands; ticks mark patients who were last seen "
+                "then. Below: patients still followed, as counted at the last step.",
                 f"Survival curves of {len(medians)} clusters; medians in days: "
                 + ", ".join(_days(v) for v in medians["median"])
                 + f"; log-rank {p_text(found.p_value)}.",
