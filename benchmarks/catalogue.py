@@ -56,6 +56,7 @@ OURS = {
     "rounds": "Daniel, more rounds",
 }
 DIMENSIONS = (25, 50, 100)
+MANY = (*DIMENSIONS, 200, 400)  # of methods to which they cost little
 ROUNDS = (1, 5, 20, 50)
 LOCAL_STEPS = (1, 5)  # many make the most of a round, and lead the sites apart
 FEDAVG = "FedAvg on the same loss"
@@ -98,8 +99,8 @@ METHODS: dict[str, Entry] = {
     "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay"),
     "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub"),
     **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 2),
-    **_each("correlation", "d", DIMENSIONS, "correlation SVT", "pooled", False),
-    **_each("ppmi", "d", DIMENSIONS, "PPMI-SVD", "pooled", False),
+    **_each("correlation", "d", MANY, "correlation SVT", "pooled", False),
+    **_each("ppmi", "d", MANY, "PPMI-SVD", "pooled", False),
     **_each("ppmi-tuned", "d", (50, 200), "PPMI-SVD, options tuned", "pooled", False),
     **_each("als", "d", DIMENSIONS, "ALS (implicit)", "pooled", True, 2),
     **_each("word2vec", "d", DIMENSIONS, "word2vec (gensim)"),

@@ -348,6 +348,12 @@ def markdown(table: pd.DataFrame) -> str:
         "mean: docs/clinical.md.",
     ]
     for name, block in table.groupby("problem", sort=False):
+        counts = block.groupby("column")["n"].nunique()
+        if (counts > 1).any():
+            raise SystemExit(
+                f"{name}: methods were asked about different records in "
+                f"{', '.join(counts.index[counts > 1])}; remove the older lines of auc.csv."
+            )
         found = Comparison(sites_summed(block).reset_index(drop=True))
         ours = relations.ONE_SHOT if (block["method"] == relations.ONE_SHOT).any() else None
         lines += ["", f"## {name}", "", found.markdown(ours, aside=ASIDE)]

@@ -147,8 +147,9 @@ one machine with {os.cpu_count()} cores;
 written by `python -m benchmarks.large`. Each step is the command in a process of its own. A \
 (p, p) array in single
 precision has {4e-9 * size.p**2:.2g} GB. Sketches have {k} directions; a site that makes one holds \
-no (p, p) array. The hub
-holds one when it finishes, for its own derivative.
+no (p, p) array. The solver
+of the finish holds one; the peak is that of the whole command, which also reads and adds up \
+answers and takes a spectrum.
 
 The records are synthetic. A hub with at most {SMALL_HUB:g} records a code, here {few:,}, or that \
 sees no component above

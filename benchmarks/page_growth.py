@@ -14,6 +14,10 @@ EXPLANATION = """One size is varied at a time. *Sweep*: one gradient of the fact
 *Answer*: a site's derivative, intercepts included. *Exchange*: start, two answers and finish,
 with a fixed number of iterations. Below, the exponent of the fitted power with its standard
 error."""
+EXPECTED = {"n": (0.9, 1.1), "p": (1.0, 2.0), "d": (0.85, 1.15)}
+WHY = """Not all of the work grows with each size: an answer ends in products with the present codes
+of its records, as many at every p and whatever the rank, and an exchange has spectra at both ends,
+whatever the records and the rank."""
 PLAN = """What the cost model says of {sites} sites of {records:,} records each, on machines like
 this one. It is an extrapolation of the measurements above, not a measurement. *Site*: one answer,
 as a command. *Hub*: {hub}. *Answers*: all that the hub receives, in 32-bit
@@ -35,10 +39,24 @@ def section(found: dict[str, Any], commands: Stored) -> list[str]:
         fits = found["exponents"][step]
         cells = " | ".join(_power(fits[name]) for name in ("n", "p", "d"))
         lines.append(f"| {step} | {cells} |")
+    lines += ["", *verdict(found["exponents"])]
     fitted = cost_model(found["points"])
     fitted["command"] = page_commands.beside(fitted, commands.answers)
     lines += ["", *model(fitted), *page_commands.section(fitted, commands)]
     return [*lines, *plan(fitted, commands.units)]
+
+
+def verdict(exponents: dict[str, dict[str, Any]]) -> list[str]:
+    """Which exponents are as expected, and which are not."""
+    outside = [
+        f"{step} {name}^{exponents[step][name]['exponent']:.2f}"
+        for step in STEPS
+        for name, (low, high) in EXPECTED.items()
+        if not low <= round(exponents[step][name]["exponent"], 2) <= high
+    ]
+    expected = ", ".join(f"{name}^{low} to {high}" for name, (low, high) in EXPECTED.items())
+    said = f"outside are {', '.join(outside)}" if outside else "all are inside"
+    return [f"Expected: {expected}; {said}. {WHY if outside else ''}".rstrip()]
 
 
 def _power(fit: dict[str, Any]) -> str:

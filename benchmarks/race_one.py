@@ -64,6 +64,7 @@ def score(problem: Problem, result: Result) -> dict[str, Any]:
     }
     if problem.theta is not None and result.theta is not None:
         found["error"] = float(np.linalg.norm(result.theta - problem.theta))
+        found["error_of_none"] = float(np.linalg.norm(problem.theta))
     return found
 
 

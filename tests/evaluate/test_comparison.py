@@ -91,6 +91,8 @@ def test_the_statement_says_where_and_by_how_much():
     )
     alone = table([("ours", "", "r", 0.8), ("rival", "", "r", 0.7)])
     assert alone.statement("ours") == "ours is first in 1 of 1 columns."
+    aside = FOUND.statement("ours", aside=["rival", "not in the table"])
+    assert "columns, leaving rival aside" in aside
 
 
 def test_markdown_marks_the_leader_of_each_column():

@@ -100,7 +100,10 @@ class Comparison:
         """In words: where the method is first, and where it is not, behind whom, by how much."""
         margins = self.margins(method, aside=aside)
         behind = margins[margins["margin"].round(3) < 0]  # the digits that the table shows
-        lead = f"{method} is first in {len(margins) - len(behind)} of {len(margins)} columns"
+        left = [name for name in aside if name in set(self.table["method"])]
+        besides = f", leaving {' and '.join(left)} aside" if left else ""
+        first = len(margins) - len(behind)
+        lead = f"{method} is first in {first} of {len(margins)} columns{besides}"
         if behind.empty:
             return f"{lead}."
         gaps = [
