@@ -30,6 +30,7 @@ def result(label, auc=0.8, seconds=2.0, **changes):
         "machine": MACHINE,
         "versions": {"daniel": "1"},
         "commit": "abc",
+        "limit": 40.0,
     }
     return about | changes
 
@@ -106,9 +107,10 @@ def test_results_from_before_a_method_changed_are_to_be_raced_again():
 
 def test_errors_to_the_truth_are_compared():
     ours = POOLED | {"error": 0.5}
-    races = [ours, ONE_SHOT | {"error": 0.6}, result("peer", 0.1, error=0.4)]
+    races = [ours, ONE_SHOT | {"error": 0.6}, result("peer", 0.1, error=0.4, error_of_none=0.7)]
     found = "\n".join(page_races.section(races))
     assert "- error: peer 0.400, Daniel, pooled 0.500" in found
+    assert "A model without couplings has the error 0.700." in found
 
 
 def test_runs_that_did_not_end_stay_in_the_table():
@@ -120,6 +122,7 @@ def test_runs_that_did_not_end_stay_in_the_table():
     assert row(found, "late")[2:6] == ["–", "–", "–", "more than 600 s"]
     assert "ValueError: x" in row(found, "broken")
     assert "Not finished, and so not compared: late (more than 600 s); broken" in found
+    assert "Daniel is first in quality of the methods that finished." in found
 
 
 def test_without_daniel_nothing_is_claimed():
@@ -190,6 +193,7 @@ def grown():
         "exponents": growth.exponents(rows, SIZES),
         "machine": MACHINE,
         "commit": "abc",
+        "limit": 40.0,
     }
 
 
