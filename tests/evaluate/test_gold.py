@@ -83,6 +83,15 @@ def test_unknown_codes_are_counted_and_ten_are_named():
     assert "Every known pair" in str(nothing)
 
 
+def test_vocabularies_may_be_spelled_otherwise():
+    pairs = pd.DataFrame(
+        {"code1": ["A:x", "B:y"], "code2": ["RXNORM:1", "rx-norm:1"], "relation": "r"}
+    )
+    inside, unknown = split_known(pairs, ["A:x", "B:Y", "RxNorm:1"])
+    assert inside[["code1", "code2"]].to_numpy().tolist() == [["A:x", "RxNorm:1"]]
+    assert unknown.codes == ("B:y",)  # codes themselves are as they are
+
+
 def test_phecodes_pair_with_parent_and_siblings():
     numbers = set(PHECODES)
 

@@ -7,6 +7,7 @@ The UMLS files are licensed to each user by the US National Library of Medicine 
 they lie.  Nothing of them is part of this package.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,8 @@ __all__ = [
     "umls_pairs",
 ]
 
-COLUMNS = ["code1", "code2", "relation"]
+ENDS = ["code1", "code2"]
+COLUMNS = [*ENDS, "relation"]
 NAMED = 10  # unknown codes that a message names
 ATC_LENGTH = {1: 1, 2: 3, 3: 4, 4: 5}  # level -> characters of the class
 # Relation -> the values of RELA that state it, from either side.
@@ -90,13 +92,25 @@ def read_pairs(path: str | Path) -> pd.DataFrame:
 
 
 def split_known(pairs: pd.DataFrame, codes: Sequence[str]) -> tuple[pd.DataFrame, Unknown]:
-    """The pairs with both codes in `codes`, and what is left out."""
-    ends = pairs[["code1", "code2"]]
+    """The pairs with both codes in `codes`, and what is left out.
+
+    Vocabularies may be spelled otherwise: RXNORM:1191 finds RxNorm:1191.
+    """
+    ours = {_key(code): code for code in codes} | {code: code for code in codes}
+    written = {code: ours.get(code, ours.get(_key(code), code)) for code in pairs[ENDS].stack()}
+    ends = pairs[ENDS].map(written.__getitem__)
+    pairs = pairs.assign(**ends)
     known = ends.isin(set(codes))
     inside = known.all(axis=1)
     strange = sorted(set(ends.to_numpy()[~known.to_numpy()]))
     unknown = Unknown(int((~inside).sum()), tuple(map(str, strange)), len(pairs))
     return pairs[inside].reset_index(drop=True), unknown
+
+
+def _key(code: str) -> str:
+    """A code with its vocabulary in capitals, without signs."""
+    vocabulary, colon, rest = str(code).partition(":")
+    return re.sub(r"[\W_]", "", vocabulary).upper() + colon + rest
 
 
 def phecode_pairs(
