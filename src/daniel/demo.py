@@ -238,7 +238,11 @@ def _what_goes_in(place: Place) -> Table:
 
 
 def _what_crossed(place: Place) -> Table:
-    table = _table("What crosses", "Signed files. `daniel inspect FILE` explains each in words.")
+    table = _table(
+        "What crosses",
+        "Signed files. `daniel inspect FILE` explains each in words. The gradient is\n"
+        "open: two hospitals cannot mask each other. From three on, masks hide each one.",
+    )
     for heading in ("from → to", "file", "what it holds"):
         table.add_column(heading)
     table.add_column("bytes", justify="right")

@@ -162,8 +162,9 @@ def test_clusters():
     assert codes.to_numpy().tolist() == [["50 %", "10 %"]]
     assert codes.columns.tolist() == ["in cluster 1", "in cluster 2"]
     assert "no time to the outcome: <11 patients" in section.text
-    assert "at most 10 too many" in section.figures[0].caption
-    assert "among 2 clusters: p < 0.0001" in section.text and "silhouette" in section.text
+    assert "from counts of at least 11 patients" in section.figures[0].caption
+    assert "the 2 clusters of 3 that have 11 patients or more: p < 0.0001" in section.text
+    assert "silhouette" in section.text
     everything = repr(section) + section.figures[0].svg
     assert "424242" not in everything  # no patient
 

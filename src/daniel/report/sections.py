@@ -263,10 +263,9 @@ def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool
         if phenotyped
         else ""
     )
-    aside = "Leaving Daniel, pooled aside: " if len(sites) > 1 else ""
     return Section(
         COMPARISON,
-        f"The model beside {beside}. {aside}{found.statement(FEDERATED, aside=[POOLED])}{told}",
+        f"The model beside {beside}. {found.statement(FEDERATED, aside=[POOLED])}{told}",
         [
             Table(
                 found.wide().rename_axis(index="method", columns=None),
