@@ -248,7 +248,7 @@ def _survival(axes: Axes, place: int, cluster: int, table: pd.DataFrame) -> None
 
 def _at_risk(axes: Axes, groups: Sequence[tuple[int, pd.DataFrame]], last: float) -> None:
     """Rows of numbers below the ticks, as far as the curves go."""
-    ticks = np.array(MaxNLocator(10, steps=[1, 2, 5, 10]).tick_values(0, last))
+    ticks = np.array(MaxNLocator(12, steps=[1, 2, 5, 10]).tick_values(0, last))
     ticks = ticks[ticks <= last]
     for place, (_, table) in enumerate(groups):
         years = table["time"].to_numpy() / YEAR
