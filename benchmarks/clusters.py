@@ -12,7 +12,6 @@ made again: the table never mixes two.
 """
 
 import argparse
-import hashlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import nullcontext
@@ -23,8 +22,8 @@ from pathlib import Path
 import pandas as pd
 from scipy.stats import kstest
 
-import daniel
 from benchmarks.problems_made import hospitals
+from benchmarks.source import fingerprint
 from daniel import Daniel, plots
 from daniel.data.cohort import Options, read_options
 from daniel.data.outcomes import read_outcome
@@ -37,17 +36,15 @@ SEEDS = range(12)
 FIGURE = (400, 0)  # size and seed that are drawn
 HAZARDS = ("planted", "independent")
 PLANTED = 1e-4
-
-
-def fingerprint() -> str:
-    """Fingerprint of the code that makes cohorts, fits them, and follows the clusters."""
-    digest = hashlib.sha256()
-    root = Path(daniel.__file__).parent
-    evaluate = [root / "evaluate" / f"{name}.py" for name in ("clusters", "survival")]
-    fit = [root / "axes.py", root / "estimator.py", *(root / "core").glob("*.py")]
-    for path in sorted([*fit, *evaluate, *(root / "data").rglob("*.py")]):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()[:8]
+# What makes cohorts, fits them, and follows the clusters.
+CODE = (
+    "axes.py",
+    "estimator.py",
+    "core/*.py",
+    "data/**/*.py",
+    "evaluate/clusters.py",
+    "evaluate/survival.py",
+)
 
 
 def one(options: Options, folder: Path) -> tuple[Clusters, dict[str, object]]:
@@ -76,7 +73,7 @@ def one(options: Options, folder: Path) -> tuple[Clusters, dict[str, object]]:
         "smaller_cluster": found.sizes["patients"].iloc[-1],
         "chi2": round(found.chi2, 4),
         "p_value": found.p_value,
-        "source": fingerprint(),
+        "source": fingerprint(*CODE),
     }
 
 
@@ -125,7 +122,7 @@ def main() -> None:
     OUT.mkdir(parents=True, exist_ok=True)
     store = OUT / "pvalues.csv"
     old = pd.read_csv(store, dtype={"source": str}) if store.is_file() else None
-    rows = [] if old is None else old[old["source"] == fingerprint()].to_dict("records")
+    rows = [] if old is None else old[old["source"] == fingerprint(*CODE)].to_dict("records")
     done = {(row["patients"], row["seed"], row["hazard"]) for row in rows}
     for options, kept in wanted(arguments.paper):
         size, hazard = max(options.patients), HAZARDS[options.independent_hazard]
