@@ -18,7 +18,7 @@ from daniel.cli import app
 from daniel.core.sample import gibbs
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
-from daniel.errors import ParameterError
+from daniel.errors import InputError, ParameterError
 from daniel.evaluate.phenotype import CLASSIFIERS, phenotype
 from daniel.evaluate.relations import relation_auc
 from daniel.federated import folder
@@ -175,6 +175,21 @@ def test_relations_of_the_umls_stand_beside_those_of_a_file(study, umls):
     frame = parts.sections[0].tables[0].frame
     assert list(frame.index.unique()) == ["one group", "mapped to", "related to"]
     assert list(frame["known pairs"].iloc[::2]) == [40, 1, 1]
+
+
+def test_hierarchies_give_known_pairs(study, tmp_path):
+    table = tmp_path / "atc.csv"
+    table.write_text("atc_code,atc_name\nN06DA02,donepezil\nN06DA03,Rivastigmine\n")
+    codes = ("PheCode:290", "PheCode:290.1", "RxNorm:135447", "RxNorm:183379", "CCS:47")
+    words = {"RxNorm:135447": "Donepezil", "RxNorm:183379": "rivastigmine"}
+    choices = Choices(phecodes=True, atc=table)
+    found = [pairs.to_numpy().tolist() for _, pairs in choices.pairs(codes, words)]
+    assert found == [
+        [["PheCode:290", "PheCode:290.1", "PheCode similar"]],
+        [["RxNorm:135447", "RxNorm:183379", "RxNorm similar"]],
+    ]
+    with pytest.raises(InputError, match=r"atc.csv relates no two codes of the study"):
+        assemble(study.root / "model", choices=Choices(atc=table))
 
 
 def test_a_comparison_has_sites_alone_and_rivals(study):

@@ -57,6 +57,14 @@ def report(
         help="Codes that the UMLS lacks, such as PheCodes: a table source, target from those it "
         "has.",
     ),
+    phecodes: bool = typer.Option(
+        False, "--phecodes", help="More known relations: parents and siblings among PheCodes."
+    ),
+    atc: Path | None = typer.Option(
+        None,
+        help="More known relations: drugs of one ATC class. A table with atc_code, and code or "
+        "atc_name.",
+    ),
     compare: bool = typer.Option(
         False,
         "--compare",
@@ -84,9 +92,8 @@ def report(
             raise ParameterError(f"{words}: give both, or neither.")
     check_place(out)
     followed = Outcome(outcome, outcome_code, outcome_name, landmark) if outcome else None
-    choices = Choices(
-        compare, clusters, quantile, stability, Umls(umls, umls_through) if umls else None
-    )
+    release = Umls(umls, umls_through) if umls else None
+    choices = Choices(compare, clusters, quantile, stability, release, phecodes, atc)
     with stages() as show:
         parts = assemble(
             model,

@@ -4,7 +4,7 @@ Records are read where they lie; what comes out is aggregate, and speaks of no g
 patients than the floor.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -16,7 +16,13 @@ from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate.clusters import cluster_patients
 from daniel.evaluate.compare import comparison, usual_entries
-from daniel.evaluate.gold import read_pairs, split_known, umls_pairs
+from daniel.evaluate.gold import (
+    phecode_pairs,
+    read_pairs,
+    rxnorm_atc_pairs,
+    split_known,
+    umls_pairs,
+)
 from daniel.evaluate.graph import check_refits
 from daniel.evaluate.phenotype import phenotype
 from daniel.evaluate.relations import relation_auc, theta_pairs
@@ -59,7 +65,8 @@ class Choices:
 
     compare: also fit each site alone and the usual rivals.  clusters: their number, None by the
     silhouette.  quantile: of all couplings theta, above which a graph has edges.  stability: refits
-    to patients drawn anew, which say how sure an edge is.  umls: more known relations.
+    to patients drawn anew, which say how sure an edge is.  umls, phecodes, atc: known relations of
+    a UMLS release, of the PheCodes' own hierarchy, and of drugs in one class of an ATC table.
     """
 
     compare: bool = False
@@ -67,6 +74,24 @@ class Choices:
     quantile: float = 0.95
     stability: int = 0
     umls: Umls | None = None
+    phecodes: bool = False
+    atc: Path | None = None
+
+    @property
+    def relations(self) -> bool:
+        """Whether known relations are to be found elsewhere than in a file of pairs."""
+        return self.umls is not None or self.phecodes or self.atc is not None
+
+    def pairs(
+        self, codes: tuple[str, ...], words: Mapping[str, str]
+    ) -> Iterator[tuple[str, pd.DataFrame]]:
+        """Where known pairs come from, and the pairs."""
+        if self.umls is not None:
+            yield str(self.umls.folder), self.umls.pairs(codes)
+        if self.phecodes:
+            yield "The hierarchy of PheCodes", phecode_pairs(codes)
+        if self.atc is not None:
+            yield self.atc.name, rxnorm_atc_pairs(codes, self.atc, words)
 
 
 def assemble(
@@ -91,7 +116,7 @@ def assemble(
             "Stability refits the records of the sites and tells of a target's graph: give site "
             "folders and a target."
         )
-    if choices.compare and not (sites and (pairs or target or choices.umls)):
+    if choices.compare and not (sites and (pairs or target or choices.relations)):
         raise ParameterError(
             "A comparison fits the records of the sites, and tells known pairs or a target: give "
             "site folders, and pairs or a target."
@@ -103,9 +128,9 @@ def assemble(
     parts = parts_of(model, report, descriptions=words, focus=target)
     found: list[Section] = []
     known = None
-    if pairs is not None or choices.umls is not None:
+    if pairs is not None or choices.relations:
         progress("relations", 0.0)
-        known, left_out = _known_pairs(parts.codes, pairs, choices.umls)
+        known, left_out = _known_pairs(parts.codes, pairs, choices, words)
         found.append(_relations(model, parts.codes, known, left_out))
         progress("relations", 1.0)
     records = read_sites(model, report, sites, progress) if sites else None
@@ -140,7 +165,7 @@ def _check(sites: Sequence[Path], target: str | None, outcome: Outcome | None) -
 
 
 def _known_pairs(
-    codes: tuple[str, ...], path: Path | None, umls: Umls | None
+    codes: tuple[str, ...], path: Path | None, choices: Choices, words: Mapping[str, str]
 ) -> tuple[pd.DataFrame, str]:
     """Pairs with both codes in the study, and a sentence about those that have not."""
     known, left_out = [], ""
@@ -150,11 +175,11 @@ def _known_pairs(
             raise InputError(f"No pair of {path.name} has both codes in the study. {unknown}")
         known.append(inside)
         left_out = str(unknown) if unknown.pairs else ""
-    if umls is not None:
-        known.append(umls.pairs(codes))
-        if known[-1].empty:
-            raise InputError(f"{umls.folder} relates no two codes of the study.")
-    return pd.concat(known, ignore_index=True), left_out
+    for source, pairs in choices.pairs(codes, words):
+        if pairs.empty:
+            raise InputError(f"{source} relates no two codes of the study.")
+        known.append(pairs)
+    return pd.concat(known, ignore_index=True).drop_duplicates(), left_out
 
 
 def _relations(
