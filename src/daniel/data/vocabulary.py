@@ -141,8 +141,9 @@ def _from_rule(engine: Engine, study: Study) -> list[str]:
         f"""
         CREATE TABLE chosen AS
         WITH shown AS (  -- one spelling of each vocabulary, the study's own if it has one
-            SELECT vkey, coalesce(min(v) FILTER (ours), min(v)) AS v FROM
-            (FROM known UNION ALL SELECT vocabulary, vkey, false FROM named) GROUP BY vkey
+            SELECT vkey, coalesce(min(v) FILTER (ours), min(v)) AS v FROM (
+                FROM known WHERE ours UNION ALL SELECT vocabulary, vkey, false FROM named
+            ) GROUP BY vkey
         ), code AS (
             SELECT DISTINCT vkey, code FROM named
             WHERE {f"vkey IN ({listed})" if listed else "NOT missed"}
