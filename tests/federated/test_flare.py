@@ -101,6 +101,10 @@ class Network:
         with run.Session(self.net / "admin") as session:
             job_id = session.submit_job(str(folder))
             _, meta = session.monitor_job_and_return_job_meta(job_id, 60, 0.5)
+            late = time.monotonic() + 10  # the server tells that a job failed, and then why
+            while "job_deploy_detail" not in meta and time.monotonic() < late:
+                time.sleep(0.2)
+                meta = session.get_job_meta(job_id)
         return meta
 
 
