@@ -189,7 +189,7 @@ def paper_baselines(task: Task) -> Iterator[Method]:
     }
     for step in STEPS:
         for name, make in makes.items():
-            stepped = partial(make, step_size=step, max_iter=ITERATIONS)
+            stepped = partial(make, step_size=step, max_iter=ITERATIONS, dtype="float32")
             yield Method(name, f"step={step}", partial(_baseline, stepped))
 
 

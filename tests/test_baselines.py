@@ -178,6 +178,16 @@ def test_embedding_is_the_positive_part(model, project):
     assert fitted.embedding_.shape == (P, (value > 1e-8).sum())
 
 
+@each_method
+@pytest.mark.parametrize("sites", [None, np.arange(240) % 3], ids=["pooled", "sites"])
+def test_single_precision(model, project, sites):
+    whole = clone(model).fit(draw(), sites=sites)
+    fast = clone(model).set_params(dtype="float32").fit(draw(), sites=sites)
+    assert fast.theta_.dtype == fast.embedding_.dtype == np.float32
+    np.testing.assert_allclose(fast.theta_, whole.theta_, atol=1e-4)
+    assert fast.embedding_.shape == whole.embedding_.shape
+
+
 def test_wide_steps_end_on_the_ball():
     """The paper's diverging baselines saturate at the radius, and stay finite."""
     Z, sites = draw(40), np.arange(40) % 10
@@ -217,6 +227,7 @@ def test_names_and_refit(kind):
         "radius": [0, -8.0, np.nan, np.inf, None],
         "tol": [-1e-5, np.nan, None],
         "max_iter": [0, -1, 10.0, None],
+        "dtype": ["float16", None, 64],
     }.items(),
 )
 def test_bad_parameters(kind, name, values):

@@ -100,8 +100,9 @@ async def _knock(addresses: Iterable[str], security: "Security", timeout: float)
     from distributed.comm import connect
 
     for address in addresses:
-        comm = await connect(address, timeout, **security.get_connection_args("client"))
-        await comm.close()
+        async with asyncio.timeout(timeout):  # `connect` waits for ever for a greeting
+            comm = await connect(address, timeout, **security.get_connection_args("client"))
+            await comm.close()
 
 
 @contextmanager

@@ -171,8 +171,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         else:
             start = natural.make_start(sites[hub], options, rng)
             answers = (natural.answer(records, start, options) for records in sites)
-            mean = natural.mean_answer(answers)
-            fitted = natural.finish(sites[hub], start, mean, options, rng)
+            fitted = natural.finish(sites[hub], start, natural.mean_answer(answers), options, rng)
         self._adopt(fitted, kind)
 
     def _options(self) -> natural.Options:

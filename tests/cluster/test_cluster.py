@@ -1,6 +1,7 @@
 """Sweeps on a Dask cluster: the local answer, whoever dies, and nothing of the data in a log."""
 
 import gc
+import socket
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -187,6 +188,16 @@ def test_an_address_where_nobody_is(monkeypatch, tmp_path):
     stderr = run("fit", "north", "--scheduler", "tcp://127.0.0.1:1", code=2)
     assert stderr.startswith("daniel: No Dask scheduler answers at tcp://127.0.0.1:1:")
     assert stderr.count("\n") == 1
+
+
+def test_an_address_where_nobody_speaks_dask(monkeypatch):
+    """As at the port of a dashboard: somebody answers, and never greets."""
+    monkeypatch.setattr(cluster, "CONNECT", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        refused = pytest.raises(NetworkError, match=f"No Dask scheduler answers at {address}")
+        with refused, cluster.distributed(address):
+            pass
 
 
 def test_certificates_come_from_dask_s_configuration(Z, calls):

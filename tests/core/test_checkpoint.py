@@ -50,6 +50,33 @@ def test_an_interrupted_run_ends_as_if_it_had_not_been(data, tmp_path, where):
     assert (found.n_iter, found.converged) == (wanted.n_iter, wanted.converged)
 
 
+def test_a_state_of_another_size_is_not_used(data, tmp_path):
+    """As another version may leave it, or a spectrum that another machine cuts elsewhere."""
+    path = tmp_path / "state"
+    with pytest.raises(KeyboardInterrupt):
+        run(data, Checkpoint(path, "this fit", every=0), fail_whole=12)
+    A, y = data
+    fewer = (A[:, :20], y)
+    whole = make_objective(*fewer)
+    wanted = minimise_in_stages([], whole, np.zeros(20), max_iter=100, tol=1e-9)
+    for x in (np.zeros(20), np.zeros(20, dtype=np.float32)):
+        keeper = Checkpoint(path, "this fit", every=1e9)
+        found = minimise_in_stages([], whole, x, max_iter=100, tol=1e-9, keeper=keeper)
+        np.testing.assert_allclose(found.x, wanted.x, atol=2e-3)
+
+
+def test_a_state_of_a_later_stage_is_not_used(data, tmp_path):
+    path = tmp_path / "state"
+    with pytest.raises(KeyboardInterrupt):
+        run(data, Checkpoint(path, "this fit", every=0), fail_whole=12)
+    whole = make_objective(*data)
+    alone = {"max_iter": 100, "tol": 1e-9}
+    wanted = minimise_in_stages([], whole, np.zeros(30), **alone)
+    keeper = Checkpoint(path, "this fit", every=1e9)
+    found = minimise_in_stages([], whole, np.zeros(30), **alone, keeper=keeper)
+    np.testing.assert_array_equal(found.x, wanted.x)
+
+
 def test_going_on_spares_the_steps_that_were_made(data, tmp_path):
     path = tmp_path / "state"
     with pytest.raises(KeyboardInterrupt):

@@ -1,10 +1,12 @@
 """Relatedness: the cosines that users see, by hand-made components."""
 
 import itertools
+import tracemalloc
 
 import numpy as np
 import pytest
 
+from daniel.core import components, spectrum
 from daniel.core.components import (
     ATTRACTION_POWER,
     EXCLUSION,
@@ -111,6 +113,19 @@ def test_two_columns_for_a_component_but_not_for_very_many(rng):
     assert relatedness(U[:, :2], np.ones(2), np.full(120, -1)).shape == (120, 4)
     assert relatedness(U, np.ones(20), np.full(120, -1)).shape == (120, 24)
     assert relatedness(U[:8, :7], np.ones(7), np.full(8, -1)).shape == (8, 8)
+
+
+def test_an_embedding_of_very_many_codes_makes_one_square_array(rng, monkeypatch):
+    """A product in another precision would copy it whole, at each step of the spectrum."""
+    p = 1500
+    monkeypatch.setattr(spectrum, "WHOLE", 500)
+    monkeypatch.setattr(components, "ROWS", 64)
+    U = rng.normal(size=(p, 6)).astype(np.float32)
+    tracemalloc.start()
+    relatedness(U, np.ones(6), np.full(p, -1))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 2 * U.itemsize * p**2
 
 
 def test_few_columns_keep_the_components():

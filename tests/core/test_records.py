@@ -148,6 +148,11 @@ def test_a_code_stored_twice_in_a_row_is_present_once():
     assert records_from(Z).csr(int).toarray().tolist() == [[0, 1, 0], [1, 0, 0]]
 
 
+def test_a_matrix_of_the_records_shares_their_codes(rng):
+    records = records_from(rng.random((50, 9)) < 0.3, merge=False)
+    assert np.shares_memory(records.csr().indices, records.indices)
+
+
 def test_density_is_the_share_of_present_codes():
     assert records_from(np.eye(4)).density == 0.25
 

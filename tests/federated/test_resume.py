@@ -17,13 +17,15 @@ import scipy.sparse as sp
 from safetensors.numpy import save_file
 
 from daniel.core import checkpoint, surrogate
+from daniel.core.coordinates import natural_coordinates
 from daniel.core.place import add_up
 from daniel.core.records import records_from
+from daniel.core.start import correlation_operator
 from daniel.data import sitefolder
 from daniel.errors import FormatError, InputError, ReleaseError
 from daniel.federated import folder, messages, protocol
 from daniel.federated.files import check_parent, new_folder
-from daniel.federated.resume import key_of_fit
+from daniel.federated.resume import key_of_fit, records_hash
 
 FILES = ("north.daniel", "south.daniel", "east.daniel")
 
@@ -230,11 +232,22 @@ def test_an_error_of_the_work_is_not_one_of_the_disk(tmp_path):
 def test_mapped_records_that_are_cut_short_are_refused(hospitals, tmp_path, monkeypatch):
     monkeypatch.setattr(sitefolder, "MAPPED", 0)
     shutil.copytree(hospitals.root / "north", tmp_path / "north")
-    records = records_from(sitefolder.read_site(tmp_path / "north").Z, merge=False)
+    matrix = sitefolder.read_site(tmp_path / "north")
+    records = records_from(matrix.Z, merge=False)
     assert records.counts().sum() == add_up(lambda r, *_: (r.counts().sum(),), records, None)[0]
+    coords = natural_coordinates(records.counts(), records.total)
     os.truncate(tmp_path / "north" / sitefolder.RECORDS, 100)
-    with pytest.raises(InputError, match="became shorter"):
-        add_up(lambda *_: pytest.fail("it was read"), records, None)
+    for read in (
+        lambda: add_up(lambda *_: pytest.fail("it was read"), records, None),
+        lambda: correlation_operator(records, coords),
+        lambda: records.take(np.arange(3)),
+        lambda: records.part(slice(0, 1)),
+        lambda: records_from(matrix.Z),
+        lambda: records_hash(matrix),
+        *(getattr(records, name) for name in ("csr", "counts", "site_counts")),
+    ):
+        with pytest.raises(InputError, match="became shorter"):
+            read()
 
 
 # --- memory ---------------------------------------------------------------------------------------

@@ -64,7 +64,7 @@ def projected_descent(
     start: np.ndarray | None = None,
     correction: np.ndarray | None = None,
 ) -> Projected:
-    """Iterate from `start` (zero if None) until Theta moves less than `tol`, inside the ball.
+    """Iterate from `start` (zero if None), in its dtype, until Theta moves less than `tol`.
 
     Theta stays symmetric, so eigenvalues stand for singular values with a sign.  The ball keeps
     every iterate finite; the paper's distributed baselines end on it (radius 8).

@@ -12,10 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Protocol
 
-import numpy as np
-
-from daniel.core.records import Records
-from daniel.errors import InputError
+from daniel.core.records import Records, refuse_cut
 
 Sums = tuple[Any, ...]
 Work = Callable[[Records, Any, Any], Sums]
@@ -44,7 +41,7 @@ def at(place: Place) -> Iterator[None]:
 
 def elsewhere(records: Records) -> Place | None:
     """The place in use, if there are enough records to be worth the way."""
-    _refuse_cut(records.indices)
+    refuse_cut(records.indices)
     return _place.get() if len(records.chunks) > 1 else None
 
 
@@ -55,16 +52,3 @@ def add_up(work: Work, records: Records, shared: Any) -> Sums:
         return work(records, shared, None)
     (sums,) = place.sums(work, records, shared, [None])
     return sums
-
-
-def _refuse_cut(indices: np.ndarray) -> None:
-    """Codes mapped from a file that became shorter: to read them would end the process."""
-    mapped: Any = indices
-    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
-        mapped = mapped.base
-    file: Any = getattr(mapped, "base", None)
-    if file is not None and file.size() < mapped.offset + mapped.nbytes:
-        raise InputError(
-            "The file of the records became shorter while it was in use: make the site folder "
-            "again with `daniel prepare`, and leave it as it is during a fit."
-        )

@@ -2,9 +2,12 @@
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+
+from daniel.errors import InputError
 
 DENSE_ABOVE = 0.12  # share of present codes above which a BLAS product beats the sparse loop
 SMALL_WORK = 1 << 18  # below so many logits, starting threads costs more than it gains
@@ -62,6 +65,7 @@ class Records:
 
     def part(self, chunks: slice) -> "Part":
         """Some consecutive chunks, as records of their own."""
+        refuse_cut(self.indices)
         own = self.chunks[chunks]
         first, last = own[0].start, own[-1].stop
         indptr = self.indptr[first : last + 1]
@@ -77,11 +81,16 @@ class Records:
         )
 
     def csr(self, dtype: type = np.float64) -> sp.csr_array:
+        refuse_cut(self.indices)
         data: np.ndarray = np.ones(self.indices.size, dtype=dtype)
-        return sp.csr_array((data, self.indices, self.indptr), shape=(self.n, self.p))
+        indptr = self.indptr
+        if data.size < np.iinfo(self.indices.dtype).max:  # else SciPy copies the indices
+            indptr = indptr.astype(self.indices.dtype)
+        return sp.csr_array((data, self.indices, indptr), shape=(self.n, self.p))
 
     def counts(self) -> np.ndarray:
         """(p,) weighted number of records with each code."""
+        refuse_cut(self.indices)
         row_weight = np.repeat(self.weight, np.diff(self.indptr))
         return np.bincount(self.indices, weights=row_weight, minlength=self.p)
 
@@ -91,12 +100,14 @@ class Records:
 
     def site_counts(self) -> np.ndarray:
         """(n_sites, p) weighted number of records with each code at each site."""
+        refuse_cut(self.indices)
         row = np.repeat(np.arange(self.n), np.diff(self.indptr))
         cell = self.site[row].astype(np.int64) * self.p + self.indices
         counts = np.bincount(cell, weights=self.weight[row], minlength=self.n_sites * self.p)
         return counts.reshape(self.n_sites, self.p)
 
     def take(self, rows: np.ndarray) -> "Records":
+        refuse_cut(self.indices)
         first = self.indptr[rows]
         length = self.indptr[rows + 1] - first
         indptr = np.concatenate([[0], np.cumsum(length)])
@@ -120,10 +131,11 @@ class Records:
             return [self]
         sorted_rows = self.take(np.argsort(self.site, kind="stable"))
         edges = np.searchsorted(sorted_rows.site, np.arange(self.n_sites + 1))
-        return [sorted_rows._slice(*edge) for edge in pairwise(edges.tolist())]
+        return [sorted_rows.rows(slice(*edge)) for edge in pairwise(edges.tolist())]
 
-    def _slice(self, first: int, last: int) -> "Records":
-        """Consecutive records, as those of one site."""
+    def rows(self, rows: slice) -> "Records":
+        """Consecutive records, as those of one site; nothing is copied but where rows begin."""
+        first, last = rows.start, rows.stop
         indptr = self.indptr[first : last + 1]
         return Records(
             indptr - indptr[0],
@@ -148,6 +160,19 @@ class Part(Records):
     @property
     def chunks(self) -> list[slice]:
         return [slice(*edge) for edge in pairwise((*self.edges, self.n))]
+
+
+def refuse_cut(indices: np.ndarray) -> None:
+    """Codes mapped from a file that became shorter: to read them would end the process."""
+    mapped: Any = indices
+    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
+        mapped = mapped.base
+    file: Any = getattr(mapped, "base", None)
+    if file is not None and file.size() < mapped.offset + mapped.nbytes:
+        raise InputError(
+            "The file of the records became shorter while it was in use: make the site folder "
+            "again with `daniel prepare`, and leave it as it is during a fit."
+        )
 
 
 def split(rows: slice, count: int) -> list[slice]:
@@ -179,6 +204,7 @@ def records_from(
 def _in_order(Z: sp.sparray | sp.spmatrix | np.ndarray) -> sp.csr_array:
     """The same matrix as CSR, with sorted columns, each once, and no zero that is stored."""
     Z = sp.csr_array(Z)
+    refuse_cut(Z.indices)
     if Z.has_canonical_format and Z.data.all():
         return Z
     Z = Z.copy()

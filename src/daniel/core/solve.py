@@ -142,7 +142,7 @@ def minimise_in_stages(
     """
     stages = [*parts] if rough and parts else [*parts, whole]
     solver = LBFGS(guess)
-    state = None if keeper is None else keeper.load()
+    state = _fitting(None if keeper is None else keeper.load(), x, len(stages))
     for number, stage in enumerate(stages):
         if state is not None and number < state.stage:
             continue
@@ -171,6 +171,15 @@ def minimise_in_stages(
         end = Point(x, solution.value, np.empty(0, dtype=x.dtype))
         keeper.save(State(len(stages) - 1, end, [], solution.curve, solution.converged))
     return solution
+
+
+def _fitting(state: State | None, x: np.ndarray, stages: int) -> State | None:
+    """The state, unless it is of a run of another size: that one cannot be gone on with."""
+    if state is None:
+        return None
+    found = state.point.x
+    same = found.shape == x.shape and found.dtype == x.dtype and state.stage < stages
+    return state if same else None
 
 
 def _evaluate(objective: Objective, x: np.ndarray) -> Point:

@@ -115,7 +115,8 @@ def _both_ends(
             block -= basis @ (basis.T @ block)
             block = np.linalg.qr(block)[0]
         basis = np.hstack([basis, block])
-        block = np.asarray(matrix @ block, dtype=np.float64)
+        # In the matrix's precision: NumPy would else make a copy of it in the block's.
+        block = np.asarray(matrix @ block.astype(matrix.dtype), dtype=np.float64)
         image = np.hstack([image, block])
     value, inner = np.linalg.eigh((basis.T @ image + image.T @ basis) / 2)
     low, high = inner[:, :k], inner[:, ::-1][:, :k]

@@ -9,8 +9,10 @@ from scipy.sparse.linalg import LinearOperator
 from daniel.core.coordinates import Coordinates, smoothed_mean
 from daniel.core.exchange import Answer, Start
 from daniel.core.place import add_up
-from daniel.core.records import Records
+from daniel.core.records import Records, split
 from daniel.core.spectrum import WHOLE, Spectrum
+
+MOMENT_ROWS = 1 << 16  # records of which copies are made at once
 
 
 def correlation(records: Records, coords: Coordinates, dtype: type = np.float64) -> np.ndarray:
@@ -32,8 +34,12 @@ def correlation(records: Records, coords: Coordinates, dtype: type = np.float64)
 
 def _second_moments(records: Records, dtype: type, _: None) -> tuple[np.ndarray]:
     """(p, p) weighted number of records with each two codes."""
-    Z = records.csr()
-    return ((Z.T @ (Z * records.weight[:, None]).tocsr()).astype(dtype).toarray(),)
+    second: np.ndarray = np.zeros((records.p, records.p), dtype=dtype)
+    for rows in split(slice(0, records.n), max(1, -(-records.n // MOMENT_ROWS))):
+        part = records.rows(rows)
+        Z = part.csr()
+        second += (Z.T @ (Z * part.weight[:, None]).tocsr()).toarray()
+    return (second,)
 
 
 def correlation_operator(records: Records, coords: Coordinates) -> LinearOperator:
@@ -125,13 +131,14 @@ def convex_start(
     penalty: float = 0.0,
     radius: float = np.inf,
     steps: int = 5,
+    dtype: str = "float64",
 ) -> np.ndarray:
     """Proximal gradient steps from zero on eq. (question), inside the ball.
 
     `gradient(theta)` is the symmetric derivative W.  Penalty 0 and 5 steps are the paper's start;
     it need not converge (Theorem 2).
     """
-    theta = np.zeros((p, p))
+    theta: np.ndarray = np.zeros((p, p), dtype=dtype)
     for _ in range(steps):
         theta = theta - step_size * gradient(theta)
         if penalty > 0:

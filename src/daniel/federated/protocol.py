@@ -185,8 +185,9 @@ def finish(
     if checkpoint is not None:
         keeper = Checkpoint(checkpoint, run or key_of_finish(matrix, study, opening, used))
     options = replace(options, progress=progress, keeper=keeper)
-    fitted = natural.finish(hub, begin, mean, options, rng)
-    model = _model(study, fitted, kept, hub, mean, contributors(study, used))
+    fitted, records = natural.finish(hub, begin, mean, options, rng), mean.n
+    del mean  # an embedding of very many codes needs the room
+    model = _model(study, fitted, kept, hub, records, contributors(study, used))
     return model, report_of(study, opening, used, model, total)
 
 
@@ -322,7 +323,7 @@ def _model(
     fitted: natural.Fit,
     kept: np.ndarray,
     hub: Records,
-    mean: natural.Answer,
+    records: float,
     sites: list[str],
 ) -> Daniel:
     model = Daniel(**asdict(study.model))
@@ -333,7 +334,7 @@ def _model(
     model.sites_, model.hub_ = sites, hub_of(study).name
     model._origin |= {
         "sites": len(sites),
-        "records": rounded(mean.n),
+        "records": rounded(records),
         "hub_records": rounded(hub.total),
     }
     return model

@@ -7,6 +7,7 @@ from importlib.metadata import version
 
 import numpy as np
 
+from daniel.core.records import refuse_cut
 from daniel.federated.messages import Message
 from daniel.federated.sums import patient_numbers
 from daniel.matrix import CodeMatrix
@@ -35,6 +36,7 @@ def key_of_fit(matrices: Mapping[str, CodeMatrix], study: Study, round: int) -> 
 
 def records_hash(matrix: CodeMatrix) -> str:
     """SHA-256 over the present codes of each record, its patient, and the codes that lack."""
+    refuse_cut(matrix.Z.indices)
     absent = np.zeros(matrix.shape[1], dtype=bool) if matrix.absent is None else matrix.absent
     digest = hashlib.sha256()
     for values in (matrix.Z.indptr, patient_numbers(matrix), absent):

@@ -102,7 +102,7 @@ def assemble(
     target: str | None = None,
     outcome: Outcome | None = None,
     descriptions: Path | None = None,
-    choices: Choices = Choices(),  # noqa: B008 (frozen)
+    choices: Choices = Choices(),
     progress: Progress = lambda *_: None,
 ) -> ReportParts:
     """Read a model folder and evaluate it as far as what is given allows.
