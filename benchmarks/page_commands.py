@@ -15,6 +15,7 @@ import numpy as np
 
 from benchmarks import exchange, large, tables
 from benchmarks.growth import Work, cost, fit_units, predicted
+from daniel.core.synthetic import NUMBER
 
 Model = dict[str, Any]
 Row = dict[str, Any]
@@ -30,7 +31,9 @@ with the seconds of a command beside it, fitted to these rows. *From the others*
 without the row, which fails where the row alone tells a term. Rank 1 is a start at independence.
 Answers of masked studies also expand masks, which the model leaves out."""
 HUB = """*Hub*: start, own answer and finish. *Model*: {units:.0f} sweeps, which is what the first
-row took in bare sweeps of its own."""
+row took in bare sweeps of its own. *Records*: those that are swept; after a start at independence
+they are {synthetic:,} synthetic ones, and what else the finish of very many codes does, its spectra
+most of all, is outside the model."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +69,9 @@ def stored(results: Path) -> Stored:
             took = made.seconds["plain"]
             d = made.size.components if made.fitted else 1
             answers.append(_row("large", *size, d, took["answer"]))
-            hubs.append(_row("large", *size, made.size.components, took["start"] + took["finish"]))
+            swept = made.size.records if made.fitted else NUMBER[1]
+            spent = took["start"] + took["finish"]
+            hubs.append(_row("large", swept, made.size.p, made.size.components, spent))
     if (path := results / "federation" / "exchange.md").exists():
         for row in tables.read(path.read_text("utf-8")):
             n, p = exchange.RECORDS, tables.number(row["codes"])
@@ -102,7 +107,7 @@ def section(model: Model, found: Stored) -> list[str]:
     rows = found.answers
     lines += [tables.made([_answer_cells(model, rows, i) for i in range(len(rows))]), ""]
     if found.units is not None:
-        lines += [HUB.format(units=found.units), ""]
+        lines += [HUB.format(units=found.units, synthetic=NUMBER[1]), ""]
         lines += [tables.made([_hub_cells(model, row, found.units) for row in found.hubs]), ""]
     return lines
 
