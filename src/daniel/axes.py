@@ -7,6 +7,8 @@ it, and a decision tree can split on it.
 
 import numpy as np
 
+from daniel.core.threads import decomposing
+
 STEPS = 100
 TOLERANCE = 1e-6  # relative growth of the criterion in one step at which it has converged
 
@@ -32,12 +34,13 @@ def varimax(L: np.ndarray) -> np.ndarray:
     """(d, d) rotation R for which the squares of each column of LR vary most."""
     p, d = L.shape
     R, reached = np.eye(d), 0.0
-    for _ in range(STEPS):
-        B = L @ R
-        square = B * B
-        left, value, right = np.linalg.svd(L.T @ (B * (square - square.sum(axis=0) / p)))
-        R = left @ right
-        if value.sum() < reached * (1 + TOLERANCE):
-            break
-        reached = value.sum()
+    with decomposing(d):
+        for _ in range(STEPS):
+            B = L @ R
+            square = B * B
+            left, value, right = np.linalg.svd(L.T @ (B * (square - square.sum(axis=0) / p)))
+            R = left @ right
+            if value.sum() < reached * (1 + TOLERANCE):
+                break
+            reached = value.sum()
     return R

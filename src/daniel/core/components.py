@@ -11,6 +11,7 @@ import numpy as np
 from daniel.core.noise import least_risk, penalty_factor, relief
 from daniel.core.spectrum import Spectrum
 from daniel.core.start import spectral_start
+from daniel.core.threads import decomposing
 
 NEGATIVE_FACTOR = 1.1  # penalty of negative components, in units of the noise level
 NEGATIVE_SHARE = 3  # one column in so many may hold a negative component
@@ -101,7 +102,8 @@ def principal_axes(U: np.ndarray, signs: np.ndarray) -> tuple[np.ndarray, np.nda
     """
     columns, side, size = [], [], []
     for sign in (1.0, -1.0):
-        left, value, _ = np.linalg.svd(U[:, signs == sign], full_matrices=False)
+        with decomposing(U.shape[1]):
+            left, value, _ = np.linalg.svd(U[:, signs == sign], full_matrices=False)
         if value.size:
             left = left * np.sign(left[np.abs(left).argmax(axis=0), np.arange(value.size)])
         columns.append(left * value)

@@ -16,6 +16,7 @@ from daniel.core.coordinates import natural_coordinates
 from daniel.core.noise import noise_level
 from daniel.core.records import Records
 from daniel.core.start import correlation
+from daniel.core.threads import n_threads, run_parts
 
 MOST_CODES = 2_200  # of more, so many are drawn: the eigenvectors cost their number to the third
 MOST_RECORDS = 100_000  # distinct ones; of more, so many are drawn
@@ -41,9 +42,12 @@ def firmness(records: Records, rng: np.random.Generator) -> float:
     parts = [replace(records, weight=half), replace(records, weight=records.weight - half)]
     if min(part.total for part in parts) < 1:
         return 1.0
-    found = np.concatenate(
-        [_gains(own, _links(other, rng), rng) for own, other in (parts, parts[::-1])]
-    )
+    rngs = rng.spawn(2)
+
+    def work(t: int) -> np.ndarray:
+        return _gains(parts[t], _links(parts[1 - t], rngs[t]), rngs[t])
+
+    found = np.concatenate(run_parts(work, 2) if n_threads() > 1 else [work(0), work(1)])
     if found.size == 0:
         return 1.0
     error = found.std(ddof=1) / np.sqrt(found.size)

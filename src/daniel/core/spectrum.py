@@ -4,7 +4,7 @@ import numpy as np
 from scipy.linalg import eigh
 from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
-from daniel.core.threads import one_blas_thread
+from daniel.core.threads import decomposing, one_blas_thread
 
 FEW_ROWS = 400  # up to here a dense solver is at once as fast as anything
 WHOLE = 3_000  # rows up to which the whole spectrum is affordable
@@ -35,7 +35,8 @@ class Spectrum:
 
     def _compute(self, k: int, end: str) -> None:
         if isinstance(self._matrix, np.ndarray) and self.p <= WHOLE:
-            value, vector = np.linalg.eigh(self._matrix)
+            with decomposing(self.p):
+                value, vector = np.linalg.eigh(self._matrix)
             self._known = {"SA": (value, vector), "LA": (value[::-1], vector[:, ::-1])}
         elif self.p > WHOLE and k < self.p // 4:
             self._known = _both_ends(self._matrix, k)
@@ -47,7 +48,8 @@ class Spectrum:
         if not isinstance(self._matrix, np.ndarray) or self.p > WHOLE:
             return None
         if self.p <= FEW_ROWS:
-            return np.linalg.eigvalsh(self._matrix)
+            with decomposing(self.p):
+                return np.linalg.eigvalsh(self._matrix)
         return self.ends(self.p, "SA")[0]
 
     def largest(self) -> float:
@@ -128,4 +130,5 @@ def _dense_eigenpairs(
 ) -> tuple[np.ndarray, np.ndarray]:
     p = matrix.shape[0]
     whole = matrix if isinstance(matrix, np.ndarray) else matrix @ np.eye(p)
-    return eigh(whole, subset_by_index=(p - k, p - 1) if end == "LA" else (0, k - 1))
+    with decomposing(p):
+        return eigh(whole, subset_by_index=(p - k, p - 1) if end == "LA" else (0, k - 1))

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
 from threading import Lock
@@ -14,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 from daniel.errors import ParameterError
 
 T = TypeVar("T")
+FEW_ROWS = 1_200  # of a matrix whose decomposition hardly gains by a second thread
 
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
@@ -78,6 +79,15 @@ _one_blas_thread = _OneBlasThread()
 def one_blas_thread() -> _OneBlasThread:
     """For many small products: waking a second thread costs more than each of them."""
     return _one_blas_thread
+
+
+def decomposing(rows: int) -> AbstractContextManager[None]:
+    """For a dense decomposition of so many rows: one BLAS thread, unless more are sure to gain.
+
+    It is thousands of small products.  On a busy machine threads wait for each other at each of
+    them, and a second of work becomes a minute.
+    """
+    return one_blas_thread() if rows <= FEW_ROWS or n_threads() == 1 else nullcontext()
 
 
 @contextmanager
