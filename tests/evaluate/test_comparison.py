@@ -123,6 +123,33 @@ def test_couplings_of_a_rival_are_scored_too(pairs):
     assert rows.loc["d=2, theta", "auc"] == 1.0
 
 
+def test_codes_in_another_order_are_found_by_name(matrix, pairs):
+    """Groups that alternate: by position, none of the known pairs would be one."""
+    order = np.arange(12).reshape(4, 3).T.ravel()
+    near = (GROUPS[:, None] == GROUPS).astype(float)
+    plain = SimpleNamespace(embedding_=near, theta_=near)
+    turned = SimpleNamespace(
+        embedding_=near[order], theta_=near[order][:, order], codes_=np.array(CODES)[order]
+    )
+    found, expected = (
+        relation_rows(Entry("rival", given), CODES, pairs) for given in (turned, plain)
+    )
+    pd.testing.assert_frame_equal(found, expected)
+    assert (found["auc"] == 1.0).all()
+    names = tuple(CODES[k] for k in order)
+    fitted = Daniel(random_state=0).fit(CodeMatrix(sp.csr_array(matrix.Z[:, order]), names))
+    assert comparison([Entry("Daniel", fitted)], matrix, pairs).table["auc"].item() > 0.95
+
+
+def test_a_model_of_other_codes_is_refused(pairs):
+    E = np.eye(12)
+    other = SimpleNamespace(embedding_=E, codes_=[*CODES[:11], "B:1"])
+    with pytest.raises(InputError, match=r"do not share 2 codes, such as 'A:11', 'B:1'\."):
+        relation_rows(Entry("other", other), CODES, pairs)
+    with pytest.raises(InputError, match="11 codes and the records have 12"):
+        relation_rows(Entry("short", SimpleNamespace(embedding_=E[:11])), CODES, pairs)
+
+
 def test_phenotyping_is_that_of_phenotype(matrix, model):
     options = {"folds": 3, "random_state": 1}
     found = phenotype_rows(Entry("Daniel", model), matrix, "A:0", name="it", **options)

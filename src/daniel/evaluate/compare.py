@@ -24,6 +24,7 @@ from daniel.evaluate.cases import Cases
 from daniel.evaluate.phenotype import CLASSIFIERS, UNSUPERVISED, Classifier, phenotype
 from daniel.evaluate.relations import relation_auc, theta_pairs
 from daniel.evaluate.rivals import PPMISVD, CorrelationSVT
+from daniel.evaluate.scores import positions
 from daniel.matrix import CodeMatrix
 
 __all__ = [
@@ -176,11 +177,13 @@ def relation_rows(
     """AUC of one entry for each relation, by the cosine of its rows.
 
     A method that is not Daniel and has couplings `theta_` is scored by them too, as the paper does
-    with its baselines.
+    with its baselines.  A model that names its codes may have them in another order.
     """
-    ways: dict[str, Any] = {"cosine": entry.model.embedding_}
+    where = positions(entry.model, codes)
+    ways: dict[str, Any] = {"cosine": np.asarray(entry.model.embedding_)[where]}
     if hasattr(entry.model, "theta_") and not _is_daniel(entry.model):
-        ways["theta"] = theta_pairs(entry.model)
+        theta = theta_pairs(entry.model)
+        ways["theta"] = lambda i, j: theta(where[i], where[j])
     tables = []
     for way, given in ways.items():
         found = relation_auc(

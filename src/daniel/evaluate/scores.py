@@ -1,16 +1,18 @@
 """What a model of any kind says of a target code in a record that does not show it."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
+from numpy.typing import NDArray
 
 from daniel.checks import check_choice
 from daniel.errors import InputError
 from daniel.matrix import CodeMatrix, listed
 
-__all__ = ["Scored", "target_score"]
+__all__ = ["Scored", "positions", "target_score"]
 
 SCORES = ("auto", "cosine", "inner")
 PROBABILITY = "probability of the target given the other codes"
@@ -37,22 +39,22 @@ def target_score(model: Any, matrix: CodeMatrix, target: str, *, score: str = "a
     stretch and shift them all alike, which tells a classifier nothing.
     """
     check_choice("score", score, SCORES)
-    column = _column(model, matrix, target)
-    hidden = _without(matrix, matrix.codes.index(target))
+    where, t = positions(model, matrix.codes), matrix.codes.index(target)
+    hidden = _without(matrix, t)
     if hasattr(model, "conditional_proba"):
-        probability = model.conditional_proba(hidden, [column])[:, 0]
+        probability = model.conditional_proba(hidden, [int(where[t])])[:, 0]
         return Scored(probability, PROBABILITY, model.transform(hidden))
-    E = np.asarray(model.embedding_, dtype=np.float64)
+    E = np.asarray(model.embedding_, dtype=np.float64)[where]
     if not np.isfinite(E).all():
         raise InputError("The embedding has values that are not finite: fit it again.")
-    Z = _in_order(model, hidden)
-    vectors = np.asarray(Z @ E)
+    vectors = np.asarray(hidden.Z @ E)
     if hasattr(model, "theta_") and score == "auto":
-        return Scored(Z @ np.asarray(model.theta_[:, column], dtype=np.float64), LOG_ODDS, vectors)
-    inner = vectors @ E[column]
+        theta = np.asarray(model.theta_[:, where[t]], dtype=np.float64)[where]
+        return Scored(hidden.Z @ theta, LOG_ODDS, vectors)
+    inner = vectors @ E[t]
     if score == "inner":
         return Scored(inner, f"inner product {OF_SUM}", vectors)
-    norm = np.linalg.norm(vectors, axis=1) * np.linalg.norm(E[column])
+    norm = np.linalg.norm(vectors, axis=1) * np.linalg.norm(E[t])
     cosine = np.divide(inner, norm, out=np.zeros_like(inner), where=norm > 0)
     return Scored(cosine, f"cosine {OF_SUM}", vectors)
 
@@ -66,40 +68,32 @@ def _without(matrix: CodeMatrix, column: int) -> CodeMatrix:
     return CodeMatrix(Z, matrix.codes)
 
 
-def _codes_of(model: Any) -> list[str] | None:
+def positions(model: Any, codes: Sequence[str]) -> NDArray[np.intp]:
+    """Where a model has each of the codes: by name, or in their order where it names none."""
+    names = _names_of(model)
+    if names is None:
+        if not hasattr(model, "embedding_"):
+            raise InputError("The model has no embedding_: fit it first.")
+        if len(model.embedding_) != len(codes):
+            raise InputError(
+                f"The model has {len(model.embedding_):,} codes and the records have "
+                f"{len(codes):,}: give a model of the same study."
+            )
+        return np.arange(len(codes))
+    strange = sorted(set(codes) ^ set(names))
+    if strange:
+        raise InputError(
+            "The model is of another study: it and the records do not share "
+            f"{len(strange):,} codes, such as {listed(strange[:2])}."
+        )
+    place = {name: k for k, name in enumerate(names)}
+    return np.array([place[code] for code in codes], dtype=np.intp)
+
+
+def _names_of(model: Any) -> list[str] | None:
     """The names of a model's codes in its own order, None if it has none."""
     for name in ("feature_names_in_", "codes_", "codes"):
         found = getattr(model, name, None)
         if found is not None:
             return [str(code) for code in found]
     return None
-
-
-def _column(model: Any, matrix: CodeMatrix, target: str) -> int:
-    """Position of the target in the model, after a check that both have the same codes."""
-    names = _codes_of(model)
-    if names is None:
-        if not hasattr(model, "embedding_"):
-            raise InputError("The model has no embedding_: fit it first.")
-        if len(model.embedding_) != matrix.shape[1]:
-            raise InputError(
-                f"The model has {len(model.embedding_):,} codes and the records have "
-                f"{matrix.shape[1]:,}: give a model of the same study."
-            )
-        return matrix.codes.index(target)
-    strange = sorted(set(matrix.codes) ^ set(names))
-    if strange:
-        raise InputError(
-            "The model is of another study: it and the records do not share "
-            f"{len(strange):,} codes, such as {listed(strange[:2])}."
-        )
-    return names.index(target)
-
-
-def _in_order(model: Any, matrix: CodeMatrix) -> sp.csr_array:
-    """Records with the columns in the model's order."""
-    names = _codes_of(model)
-    if names is None or tuple(names) == matrix.codes:
-        return matrix.Z
-    position = {code: k for k, code in enumerate(matrix.codes)}
-    return sp.csr_array(matrix.Z[:, [position[name] for name in names]])
