@@ -92,6 +92,12 @@ def test_vocabularies_may_be_spelled_otherwise():
     assert unknown.codes == ("B:y",)  # codes themselves are as they are
 
 
+def test_hierarchies_know_a_vocabulary_in_any_spelling():
+    assert len(phecode_pairs(["Phe-Code:290", "Phe-Code:290.1"])) == 1
+    by_code = pd.DataFrame({"code": ["RXNORM:1", "RXNORM:2"], "atc_code": ["C07AA03", "C07AA05"]})
+    assert len(rxnorm_atc_pairs(["RX_NORM:1", "RX_NORM:2"], by_code)) == 1
+
+
 def test_phecodes_pair_with_parent_and_siblings():
     numbers = set(PHECODES)
 
@@ -115,6 +121,17 @@ def test_a_parent_that_the_table_lacks_is_passed_over():
     assert {pair[:2] for pair in found(phecode_pairs(codes, table))} == {
         ("PheCode:290.11", "PheCode:290.3"),  # 290.1 is missing: both are sons of 290
         ("PheCode:008", "PheCode:8.51"),
+    }
+
+
+@pytest.mark.parametrize("kind", ["float64", "float32", str])
+def test_a_table_of_numbers_knows_the_parents_without_a_dot(tmp_path, kind):
+    table = pd.DataFrame({"phecode": pd.Series([290.0, 290.1, 8.5, None]).dropna().astype(kind)})
+    codes = ["PheCode:290", "PheCode:290.1", "PheCode:290.11"]
+    pairs = phecode_pairs(codes, write(table, tmp_path / "definitions.parquet"))
+    assert {pair[:2] for pair in found(pairs)} == {
+        ("PheCode:290", "PheCode:290.1"),
+        ("PheCode:290.1", "PheCode:290.11"),
     }
 
 
@@ -144,6 +161,8 @@ def test_drugs_of_one_atc_class_pair():
     assert len(found(rxnorm_atc_pairs(codes, ATC, DRUGS, level=3))) == 3
     by_code = pd.DataFrame({"code": list(DRUGS), "atc_code": ["C07AA03", "C07AA05", "C07AB02"]})
     assert found(rxnorm_atc_pairs(codes, by_code)) == one
+    elsewhere = by_code.assign(code=by_code["code"].str.replace("RxNorm", "RXNORM"))
+    assert found(rxnorm_atc_pairs(codes, elsewhere)) == one
     with pytest.raises(InputError, match="names"):
         rxnorm_atc_pairs(codes, ATC)
     with pytest.raises(ParameterError, match="level"):
@@ -213,6 +232,18 @@ def test_umls_relations_come_to_codes(umls):
     assert found(umls_pairs(codes, mrrel, mrconso, relations=only)) == {
         ("RxNorm:11", "RxNorm:12", "is a")
     }
+
+
+def test_umls_tables_may_spell_vocabularies_otherwise(umls):
+    mrrel, mrconso = umls
+    codes = ["Rx-Norm:11", "PheCode:290.1"]
+    expected = {("PheCode:290.1", "Rx-Norm:11", "classifies")}
+    through = pd.DataFrame({"source": ["ICD-10-CM:F00", None], "target": "PHECODE:290.1"})
+    assert found(umls_pairs(codes, mrrel, mrconso, through=through)) == expected
+    cuis = pd.DataFrame({"code": ["RXNORM:11", "PHECODE:290.1"], "cui": ["C1", "C3"]})
+    assert found(umls_pairs(codes, mrrel, cuis=cuis)) == expected
+    own = ["RxNorm:11", "SNOMEDCT_US:77"]
+    assert found(umls_pairs(own, mrrel, mrconso)) == {("RxNorm:11", "SNOMEDCT_US:77", "classifies")}
 
 
 def test_wrong_umls_input_is_named(umls, tmp_path):

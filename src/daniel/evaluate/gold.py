@@ -96,9 +96,7 @@ def split_known(pairs: pd.DataFrame, codes: Sequence[str]) -> tuple[pd.DataFrame
 
     Vocabularies may be spelled otherwise: RXNORM:1191 finds RxNorm:1191.
     """
-    ours = {_key(code): code for code in codes} | {code: code for code in codes}
-    written = {code: ours.get(code, ours.get(_key(code), code)) for code in pairs[ENDS].stack()}
-    ends = pairs[ENDS].map(written.__getitem__)
+    ends = pairs[ENDS].map(_spelling(codes))
     pairs = pairs.assign(**ends)
     known = ends.isin(set(codes))
     inside = known.all(axis=1)
@@ -107,10 +105,20 @@ def split_known(pairs: pd.DataFrame, codes: Sequence[str]) -> tuple[pd.DataFrame
     return pairs[inside].reset_index(drop=True), unknown
 
 
+def _spelling(codes: Iterable[str]) -> Callable[[str], str]:
+    """What turns a code into the study's spelling of it; one that the study lacks stays."""
+    ours = {_key(code): code for code in codes} | {code: code for code in codes}
+    return lambda code: ours.get(code, ours.get(_key(code), code))
+
+
 def _key(code: str) -> str:
     """A code with its vocabulary in capitals, without signs."""
     vocabulary, colon, rest = str(code).partition(":")
-    return re.sub(r"[\W_]", "", vocabulary).upper() + colon + rest
+    return _capitals(vocabulary) + colon + rest
+
+
+def _capitals(vocabulary: str) -> str:
+    return re.sub(r"[\W_]", "", vocabulary).upper()
 
 
 def phecode_pairs(
@@ -127,13 +135,13 @@ def phecode_pairs(
     lacks is no parent, and the next shorter one is.  family: all codes with one number before the
     dot, as in the reference pairs of the paper.
     """
-    own = _numbers(codes, "phecode")
+    own = _numbers(codes, "PHECODE")
     number = {code: _phecode(text) for code, text in own.items()}
     if family:
         return _within({code: [n.partition(".")[0]] for code, n in number.items()}, relation)
     known = None
     if table is not None:
-        known = {_phecode(str(n)) for n in _read(table, ["phecode"])["phecode"].dropna()}
+        known = set(_read(table, ["phecode"])["phecode"].dropna().astype(str).map(_phecode))
     groups: dict[str, list[str]] = {}
     pairs = []
     of_number = {n: code for code, n in number.items()}
@@ -164,10 +172,11 @@ def rxnorm_atc_pairs(
     """
     if level not in ATC_LENGTH:
         raise ParameterError(f"level is {level!r}: expected 1, 2, 3 or 4.")
-    drugs = _numbers(codes, "rxnorm")
+    drugs = _numbers(codes, "RXNORM")
     table = _read(atc, ["atc_code"]).dropna(subset="atc_code")
     if "code" in table:
-        key, of_drug = table["code"].astype(str), {code: code for code in drugs}
+        key = table["code"].astype(str).map(_spelling(drugs))
+        of_drug = {code: code for code in drugs}
     elif "atc_name" in table and names is not None:
         key = table["atc_name"].astype(str).str.lower()
         of_drug = {code: str(names[code]).lower() for code in drugs if code in names}
@@ -253,15 +262,19 @@ def _join(tables: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _numbers(codes: Sequence[str], vocabulary: str) -> dict[str, str]:
-    """Code -> what stands after the colon, for the codes of a vocabulary in any letter case."""
+    """Code -> what stands after the colon, for the codes of a vocabulary in any spelling."""
     cut = ((code, *code.partition(":")) for code in codes)
-    return {code: number for code, kind, _, number in cut if kind.lower() == vocabulary}
+    return {code: number for code, kind, _, number in cut if _capitals(kind) == vocabulary}
 
 
 def _phecode(text: str) -> str:
-    """A PheCode with three digits before the dot: 8.5 is 008.5."""
-    whole, dot, rest = text.partition(".")
-    return whole.zfill(3) + dot + rest
+    """A PheCode with three digits before the dot: 8.5 is 008.5.
+
+    No PheCode ends in a zero after the dot; a table of numbers has them, and 290.0 is 290.
+    """
+    whole, _, rest = text.partition(".")
+    rest = rest.rstrip("0")
+    return whole.zfill(3) + (f".{rest}" if rest else "")
 
 
 def _ancestors(number: str) -> list[str]:
@@ -279,11 +292,13 @@ def _concepts(
     """Columns code, cui of the study's codes."""
     steps = pd.DataFrame({"source": list(codes), "target": list(codes)}, dtype=str)
     if through is not None:
-        table = _read(through, ["source", "target"])[["source", "target"]]
+        table = _read(through, ["source", "target"])[["source", "target"]].dropna().astype(str)
+        table["target"] = table["target"].map(_spelling(codes))
         steps = pd.concat([steps, table[table["target"].isin(set(codes))]], ignore_index=True)
     found = []
     if cuis is not None:
-        found.append(_read(cuis, ["code", "cui"])[["code", "cui"]].astype(str))
+        table = _read(cuis, ["code", "cui"])[["code", "cui"]].astype(str)
+        found.append(table.assign(code=table["code"].map(_spelling(steps["source"]))))
     if mrconso is not None:
         found.append(_atoms(mrconso, steps["source"]))
     if not found:
@@ -294,10 +309,15 @@ def _concepts(
 
 
 def _atoms(mrconso: str | Path, names: pd.Series) -> pd.DataFrame:
-    """code, cui of the names that MRCONSO has as SAB and CODE; SAB is in capitals there."""
+    """code, cui of the names that MRCONSO has as SAB and CODE.
+
+    SAB is in capitals there; some have signs of their own (SNOMEDCT_US), others lack the study's.
+    """
     parts = names.str.partition(":")
-    sab = parts[0].str.upper().replace(SABS)
-    asked = pd.DataFrame({"code": names, "SAB": sab, "CODE": parts[2]})
+    asked = pd.concat(
+        pd.DataFrame({"code": names, "SAB": sab.replace(SABS), "CODE": parts[2]})
+        for sab in (parts[0].str.upper(), parts[0].map(_capitals))
+    ).drop_duplicates()
     sources, numbers = pa.array(pd.unique(asked["SAB"])), pa.array(pd.unique(asked["CODE"]))
 
     def wanted(rows: pa.Table) -> pa.Array:
