@@ -136,6 +136,18 @@ def test_pairs_outside_the_codes_are_left_out():
     )
 
 
+def test_a_relation_without_negatives_is_left_out_and_named():
+    """The only two A codes are a known pair: the relation of the B codes is as without them."""
+    codes = ["A:0", "A:1", *(f"B:{k}" for k in range(20))]
+    E = np.random.default_rng(0).standard_normal((22, 3))
+    full = pd.DataFrame({"code1": ["A:0"], "code2": ["A:1"], "relation": ["r"]})
+    rest = pd.DataFrame({"code1": codes[2:12], "code2": codes[12:], "relation": "s"})
+    table = relation_auc(E, codes, pd.concat([full, rest]))
+    expected = relation_auc(E, codes, rest)
+    assert (table.attrs["left_out"], expected.attrs["left_out"]) == (["r"], [])
+    pd.testing.assert_frame_equal(table, expected)
+
+
 def test_repeated_turned_and_own_pairs_count_for_nothing():
     pairs = known_pairs()
     turned = pairs.rename(columns={"code1": "code2", "code2": "code1"})

@@ -13,6 +13,7 @@ from rich.console import Console
 from daniel import demo
 from daniel.evaluate.clusters import Clusters
 from daniel.evaluate.phenotype import Phenotyping
+from daniel.evaluate.relations import relation_auc
 from daniel.report.parts import Section, Table
 from daniel.report.records import Outcome
 from daniel.report.sections import (
@@ -199,6 +200,18 @@ def test_few_pairs_have_no_interval_and_are_said_to_say_nothing():
     assert "Fewer than 10 pairs say nothing about a relation: PheCode-$RxNorm$." in section.text
     assert "the best is PheCode similar with 0.90" in section.figures[0].alt
     assert "say nothing" not in relations_section(relation_table()).text
+
+
+def test_relations_without_random_pairs_are_named():
+    codes = ["A:0", "A:1", *(f"B:{k}" for k in range(6))]
+    pairs = pd.DataFrame(
+        {"code1": ["A:0", "B:0"], "code2": ["A:1", "B:1"], "relation": ["full", "open"]}
+    )
+    section = relations_section(relation_auc(np.eye(8), codes, pairs), None, "None is unknown.")
+    assert list(section.tables[0].frame.index) == ["open"]
+    assert "None is unknown. Fewer than 10 pairs" in section.text
+    assert "about a relation: open. Left out" in section.text
+    assert section.text.endswith("no random pairs can be drawn: full.")
 
 
 def test_refits_in_words():

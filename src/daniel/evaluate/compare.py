@@ -134,7 +134,7 @@ def comparison(
     entries : fitted methods; each has the codes of `matrix` in their order, or names them.
     matrix : records that tell the target; for an honest unsupervised AUC of patients that no
         method was fitted to.  Only its codes matter for relations.
-    pairs : known relations, code1, code2, relation.
+    pairs : known relations, code1, code2, relation; `relation_auc` says which are left out.
     target, labels, folds, cases, classifiers : see :func:`daniel.evaluate.phenotype.phenotype`; the
         classifiers are the paper's tree and logistic regression unless given.
     draws : sets of random pairs for each relation.

@@ -63,11 +63,17 @@ def relation_auc(
     threshold that at most 1, 5 or 10 % of all drawn negatives reach. The interval is a percentile
     bootstrap that resamples the positive pairs and the negative draws. Pairs that share a code are
     treated as independent. Fewer than FEWEST_PAIRS say nothing: their interval is 0 to 1.
+
+    Relations of code types of which nearly every pair is known have no negatives. They are left
+    out, and named in the table's attrs["left_out"].
     """
     score_of = _pair_score(embedding, len(codes), score)
     drawn = negatives(codes, pairs, draws=draws, random_state=random_state)
-    rows = {}
+    rows, left_out = {}, []
     for relation, i, j in _positives(codes, pairs):
+        if relation not in drawn:
+            left_out.append(relation)
+            continue
         positive = _finite(score_of(i, j))
         negative = _finite(score_of(*drawn[relation]))
         placement = _placements(positive, negative)
@@ -75,7 +81,9 @@ def relation_auc(
         rows[relation] = {"n_pairs": len(i), "auc": placement.mean(), "lo": lo, "hi": hi}
         for name, rate in RATES.items():
             rows[relation][name] = _found_at(positive, negative.ravel(), rate)
-    return pd.DataFrame.from_dict(rows, orient="index").rename_axis("relation")
+    table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("relation")
+    table.attrs["left_out"] = left_out
+    return table
 
 
 def cosine_pairs(embedding: ArrayLike, i: ArrayLike, j: ArrayLike) -> Floats:
@@ -114,17 +122,25 @@ def negatives(
     For each positive pair, a pair of codes of the same two vocabularies, drawn uniformly, that is
     neither a known pair of any relation nor a code with itself.
 
-    Returns relation -> (i, j), integer arrays (draws, n_pairs) of positions in `codes`.
+    Returns relation -> (i, j), integer arrays (draws, n_pairs) of positions in `codes`, without
+    the relations for which none can be drawn.
     """
     if draws < 1:
         raise ParameterError(f"draws is {draws}: expected at least 1.")
     vocabulary = np.array([vocabulary_of(code) for code in codes])
     positives = list(_positives(codes, pairs))
     known = np.unique(np.concatenate([_key(i, j, len(codes)) for _, i, j in positives]))
-    return {
-        relation: _draw(i, j, vocabulary, known, draws, _generator(random_state, relation))
-        for relation, i, j in positives
-    }
+    drawn = {}
+    for relation, i, j in positives:
+        found = _draw(i, j, vocabulary, known, draws, _generator(random_state, relation))
+        if found is not None:
+            drawn[relation] = found
+    if not drawn:
+        raise InputError(
+            "nearly every pair of these code types is a known pair, so no negatives can be drawn: "
+            "give fewer pairs or more codes."
+        )
+    return drawn
 
 
 def rank_auc(positive: ArrayLike, negative: ArrayLike) -> float:
@@ -207,8 +223,11 @@ def _draw(
     known: Indices,
     draws: int,
     rng: np.random.Generator,
-) -> tuple[Indices, Indices]:
-    """Pairs with the vocabularies of (i, j), by rejection; two arrays (draws, len(i))."""
+) -> tuple[Indices, Indices] | None:
+    """Pairs with the vocabularies of (i, j), by rejection; two arrays (draws, len(i)).
+
+    None where nearly every such pair is known.
+    """
     left = np.tile(vocabulary[i], draws)
     right = np.tile(vocabulary[j], draws)
     a, b = np.empty(left.size, np.intp), np.empty(left.size, np.intp)
@@ -220,10 +239,7 @@ def _draw(
         open_ = open_[(a[open_] == b[open_]) | np.isin(keys, known)]
         if open_.size == 0:
             return a.reshape(draws, -1), b.reshape(draws, -1)
-    raise InputError(
-        "nearly every pair of these code types is a known pair, so no negatives can be drawn: "
-        "give fewer pairs or more codes."
-    )
+    return None
 
 
 def _codes_like(

@@ -1,6 +1,6 @@
 """Evaluations as sections: a paragraph, tables in words, figures; one function for each kind."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ def relations_section(
     """Known relations: tables of `relation_auc` by cosine and by theta; left_out: a sentence."""
     scores = {"similarity": cosine} | ({} if theta is None else {"coupling θ": theta})
     few = cosine["n_pairs"] < FEWEST_PAIRS
-    too_few = f" Fewer than {FEWEST_PAIRS} pairs say nothing about a relation: {{}}."
+    notes = [left_out, *_relation_notes(cosine.index[few], cosine.attrs.get("left_out", ()))]
     rows = [
         {
             "relation": relation,
@@ -62,9 +62,7 @@ def relations_section(
     return Section(
         "Known relations",
         "Pairs of codes that were given as belonging together, and were not fitted to, are set "
-        "against random pairs of the same vocabularies. "
-        + left_out
-        + (too_few.format(", ".join(cosine.index[few])) if few.any() else ""),
+        "against random pairs of the same vocabularies. " + " ".join(filter(None, notes)),
         [
             Table(
                 pd.DataFrame(rows).set_index("relation"),
@@ -83,6 +81,17 @@ def relations_section(
             )
         ],
     )
+
+
+def _relation_notes(few: Sequence[str], without: Sequence[str]) -> Iterator[str]:
+    """Sentences about relations with few known pairs, and about those without random pairs."""
+    if len(few):
+        yield f"Fewer than {FEWEST_PAIRS} pairs say nothing about a relation: {', '.join(few)}."
+    if without:
+        yield (
+            "Left out, since nearly every pair of their vocabularies is known and no random pairs "
+            f"can be drawn: {', '.join(without)}."
+        )
 
 
 def _without_intervals(table: pd.DataFrame, few: pd.Series) -> pd.DataFrame:
