@@ -166,6 +166,10 @@ def test_wrong_input_is_named():
         relation_auc(np.full_like(E, np.nan), CODES, pairs)
     with pytest.raises(InputError, match="relation"):
         relation_auc(E, CODES, pairs.drop(columns="relation"))
+    for column in pairs:
+        holes = pairs.assign(**{column: pairs[column].where(pairs.index > 0)})
+        with pytest.raises(InputError, match="rows without a code or a relation"):
+            relation_auc(E, CODES, holes)
     with pytest.raises(InputError, match="both of its codes"):
         relation_auc(E, [code + "x" for code in CODES], pairs)
     with pytest.raises(InputError, match="repeated"):

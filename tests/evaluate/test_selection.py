@@ -87,6 +87,13 @@ def test_patients_held_out_are_seen_by_no_fit():
     assert len(Scripted.seen[0][1]) == len(Scripted.seen[0][0])
 
 
+def test_too_few_patients_to_hold_out_are_compared_by_known_pairs():
+    matrix = planted(6)
+    found = select_rank(matrix, [2, 3], pairs=pairs(), model=Scripted(), draws=2)
+    assert found.by_likelihood is None
+    assert found.choice == found.by_auc
+
+
 def test_equal_ranks_go_to_the_smallest():
     assert select_rank(planted(30), [9, 5, 7], model=Scripted(best=5)).choice == 5
 
@@ -101,5 +108,10 @@ def test_wrong_requests_are_named():
         select_rank(matrix, [2], held_out=1)
     with pytest.raises(ParameterError, match="Nothing can be compared"):
         select_rank(matrix, [2], held_out=0)
+    two = CodeMatrix(matrix.Z[:6], CODES, matrix.patients[:6])
+    with pytest.raises(ParameterError, match=r"held_out is 0\.2 .* patients 2, so nobody is held"):
+        select_rank(two, [2])
+    with pytest.raises(ParameterError, match=r"patients 2, so all of them are held out"):
+        select_rank(two, [2], held_out=0.9, pairs=pairs())
     with pytest.raises(ParameterError, match="score is 'dot'"):
         select_rank(matrix, [2], score="dot")

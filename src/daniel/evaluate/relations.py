@@ -190,6 +190,10 @@ def _positives(codes: Sequence[str], pairs: pd.DataFrame) -> Iterator[tuple[str,
     missing = {"code1", "code2", "relation"} - set(pairs.columns)
     if missing:
         raise InputError(f"pairs lacks the columns {sorted(missing)}.")
+    if pairs[["code1", "code2", "relation"]].isna().any(axis=None):
+        raise InputError(
+            "pairs has rows without a code or a relation: fill them in or remove them."
+        )
     index = pd.Index(codes)
     if not index.is_unique:
         raise InputError("codes has repeated names: each code must stand once.")

@@ -76,7 +76,7 @@ def select_rank(
     base = Daniel(random_state=random_state) if model is None else model
     if sites is not None:
         read_sites(sites, matrix.shape[0])
-    test = _held_out(patients_of(matrix), held_out, random_state)
+    test = _held_out(patients_of(matrix), held_out, random_state, needed=pairs is None)
     train = CodeMatrix(matrix.Z[~test], matrix.codes)
     own = {} if sites is None else {"sites": np.asarray(sites)[~test]}
     rows = []
@@ -113,11 +113,17 @@ def _best(table: pd.DataFrame, column: str) -> int | None:
     return int(table.loc[table[column].idxmax(), "n_components"])
 
 
-def _held_out(patients: np.ndarray, share: float, random_state: int) -> np.ndarray:
-    """(n,) records of a random share of the patients."""
+def _held_out(patients: np.ndarray, share: float, random_state: int, *, needed: bool) -> np.ndarray:
+    """(n,) records of a random share of the patients; needed: of one at least."""
     number = int(patients.max()) + 1
-    drawn = np.random.default_rng(random_state).permutation(number)[: round(share * number)]
-    return np.isin(patients, drawn)
+    held = round(share * number)
+    if held == number or (needed and held == 0):
+        whom = "all of them are" if held else "nobody is"
+        raise ParameterError(
+            f"held_out is {shown(share)} and the number of patients {number:,}, so {whom} held "
+            "out and no fits can be compared: give another share, or more patients."
+        )
+    return np.isin(patients, np.random.default_rng(random_state).permutation(number)[:held])
 
 
 def _checked(ranks: Sequence[int], held_out: float, pairs: pd.DataFrame | None) -> list[int]:
