@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,7 +15,7 @@ from made_up import HOSTILE, SVG, make_parts, make_report
 from daniel.errors import InputError
 from daniel.federated.report import Contribution
 from daniel.report import Figure, Section, Table, build_report
-from daniel.report.explorer import NEIGHBOURS
+from daniel.report.explorer import NEIGHBOURS, Nearest
 from daniel.report.page import figure, shown, table
 
 pytestmark = pytest.mark.usefixtures("quick_map")
@@ -132,13 +133,30 @@ def test_a_folder_that_is_not_there(parts, tmp_path):
         build_report(parts, tmp_path / "no" / "report.html")
 
 
-def test_twenty_thousand_codes_stay_under_ten_megabytes():
-    """Neighbours are what is large: their number is bounded, whatever the number of codes."""
-    from daniel.report.explorer import BUDGET, NEIGHBOURS
-
-    assert 20_000 * NEIGHBOURS * 6 <= BUDGET
-    names = 20_000 * (20 + 60) + 20_000 * 9
-    assert BUDGET * 4 / 3 + names < 9e6
+@pytest.mark.parametrize("words", ["慢性肾脏病" * 40, "хроническая " * 20, "<" * 200, "short"])
+def test_twenty_thousand_codes_stay_under_ten_megabytes(words, tmp_path, monkeypatch):
+    """Neighbours are bounded by their number, descriptions by the bytes that are left."""
+    p = 20_000
+    some = np.zeros((p, NEIGHBOURS))
+    monkeypatch.setattr("daniel.report.explorer.nearest", lambda *_: Nearest(some, some, some))
+    codes = tuple(f"PheCode:{j:05d}.{j % 100:02d}" for j in range(p))
+    parts = make_parts(
+        codes=codes,
+        embedding=np.ones((p, 2)),
+        couplings=(np.ones((p, 1)), np.ones((p, 1))),
+        prevalence=np.full(p, 0.1),
+        descriptions=dict.fromkeys(codes, words) | {codes[0]: "dementia"},
+        sections=[Section("A long one", "word " * 100_000)],
+    )
+    html = build_report(parts, tmp_path / "large.html").read_text("utf-8")
+    size = len(html.encode())
+    first, second = json.loads(re.search(r'id="data-names".*?>(.*?)</script>', html)[1])["texts"][
+        :2
+    ]
+    assert size < 10e6
+    assert first == "dementia"
+    assert second == words or (second[-1] == "…" and second[:-1] in words)
+    assert size > 9.8e6 or words == "short"  # no more is cut than must be
 
 
 @pytest.mark.parametrize(

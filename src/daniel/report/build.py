@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from daniel.federated.files import write_file
-from daniel.report.explorer import Progress, blocks
+from daniel.report.explorer import LARGEST, Progress, blocks
 from daniel.report.page import render
 from daniel.report.parts import ReportParts
 
@@ -13,9 +13,11 @@ def build_report(
 ) -> Path:
     """Write the report to `out`, whole or not at all; the same parts give the same file.
 
+    Descriptions are cut where the file would otherwise have more than ten megabytes.
     progress: called with the name of a stage and the share of it that is done.
     """
     out = Path(out)
-    html = render(parts, blocks(parts, progress))
+    room = LARGEST - len(render(parts, []).encode())
+    html = render(parts, blocks(parts, progress, room))
     write_file(out, html.encode())
     return out

@@ -2,6 +2,7 @@
 
 import base64
 import json
+from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ CELLS = 1 << 24  # cosines held at once
 PAIRS = 1_000_000  # random pairs that stand for all
 LEVELS = 120  # points of the distribution of all pairs
 DEEPEST = 5.0  # the last of them is 1e-5 from the top
+LARGEST = 9_900_000  # bytes of the whole file
 LONGEST = 160  # characters of a description
 COLOURS = 7  # vocabularies with a colour and a shape of their own; the rest share one
 
@@ -112,10 +114,16 @@ class Block:
     text: str
 
 
-def blocks(parts: ReportParts, progress: Progress = lambda *_: None) -> list[Block]:
-    """Everything that the explorer reads, as text that is safe inside a script element."""
+def blocks(
+    parts: ReportParts, progress: Progress = lambda *_: None, room: int = LARGEST
+) -> list[Block]:
+    """Everything that the explorer reads, as text that is safe inside a script element.
+
+    room: bytes for all of it.  Descriptions are cut until it is enough, or none is left.
+    """
     p = len(parts.codes)
-    k = int(min(NEIGHBOURS, max(5, BUDGET // (6 * p))))
+    wide = p > 65536  # positions need four bytes
+    k = int(min(NEIGHBOURS, max(5, BUDGET // ((8 if wide else 6) * p))))
     near = nearest(parts, k, progress)
     progress("map", 0.0)
     position = map_coordinates(parts.embedding)
@@ -136,22 +144,37 @@ def blocks(parts: ReportParts, progress: Progress = lambda *_: None) -> list[Blo
     }
     found = [
         Block("facts", "json", _json(facts)),
-        Block("names", "json", _json({"codes": parts.codes, "texts": _texts(parts)})),
         _numbers("vocabulary", vocabulary, "u1"),
         _numbers("map", np.round(position * 32767), "i2"),
-        _numbers("index", near.index, "u2" if p <= 65536 else "u4"),
+        _numbers("index", near.index, "u4" if wide else "u2"),
         _numbers("cosine", np.round(near.cosine * 32767), "i2"),
     ]
     if near.theta is not None:
         found.append(_numbers("theta", np.round(near.theta * (32767 / scale)), "i2"))
     if parts.prevalence is not None:
         found.append(_numbers("prevalence", parts.prevalence, "f4"))
-    return found
+    return [*found, _names(parts, room - sum(len(block.text.encode()) for block in found))]
 
 
-def _texts(parts: ReportParts) -> list[str]:
-    texts = (" ".join(str(parts.descriptions.get(code, "")).split()) for code in parts.codes)
-    return [text if len(text) <= LONGEST else text[: LONGEST - 1] + "…" for text in texts]
+def _names(parts: ReportParts, room: int) -> Block:
+    """Codes and descriptions, the longest of which are cut to what fits into `room` bytes."""
+    texts = [" ".join(str(parts.descriptions.get(code, "")).split()) for code in parts.codes]
+    texts = [text if len(text) <= LONGEST else text[: LONGEST - 1] + "…" for text in texts]
+
+    def packed(most: int) -> str:
+        return _json({"codes": parts.codes, "texts": [_cut(text, most) for text in texts]})
+
+    caps = range(max(len(text.encode()) for text in texts) + 1)
+    fitting = bisect_right(caps, room, key=lambda most: len(packed(most).encode()))
+    return Block("names", "json", packed(max(fitting - 1, 0)))
+
+
+def _cut(text: str, most: int) -> str:
+    """The text in at most so many bytes of UTF-8, with an ellipsis (three bytes) if it was cut."""
+    data = text.encode()
+    if len(data) <= most:
+        return text
+    return data[: most - 3].decode(errors="ignore") + "…" if most > 3 else ""
 
 
 def _focus(parts: ReportParts) -> int:
