@@ -1,4 +1,4 @@
-"""docs/tutorial.md runs as written, on small OMOP tables; docs/api.md names what exists."""
+"""docs/tutorial.md and docs/api.md run as written, on small OMOP tables; what they name exists."""
 
 import re
 import shlex
@@ -94,16 +94,17 @@ def run(line: str) -> None:
     assert result.exit_code == 0, f"{line}\n{result.output}{result.stderr}"
 
 
-def test_the_tutorial_runs_as_written(tmp_path, monkeypatch, capsys):
+def test_the_tutorial_and_then_the_api_page_run_as_written(tmp_path, monkeypatch, capsys):
     make_hospitals(tmp_path)
     monkeypatch.chdir(tmp_path)
-    for language, block in blocks("tutorial.md"):
+    for language, block in [*blocks("tutorial.md"), *blocks("api.md")]:
         if language == "python":
-            exec(compile(block, "tutorial.md", "exec"), {"__name__": "__main__"})
+            exec(compile(block, "page", "exec"), {"__name__": "__main__"})
         else:
             for line in block.splitlines():
                 run(line)
-    assert "similarity" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "similarity" in out and "log_likelihood" in out
     html = Path("report.html").read_text("utf-8")
     for words in ("Phenotyping", "Log-rank", "Knowledge graph", "words for PheCode:290.1"):
         assert words in html
