@@ -1,5 +1,7 @@
 """Which records are told apart, against a plain loop; and folds of whole patients."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -96,6 +98,19 @@ def test_wrong_requests_are_named():
         Cases().choose(matrix, TARGET, labels=[True])
     with pytest.raises(InputError, match="stand for"):
         Cases().choose(matrix, TARGET, labels=np.zeros(matrix.shape[0]))
+    with pytest.raises(InputError, match="stand against"):
+        Cases().choose(matrix, TARGET, labels=np.ones(matrix.shape[0]))
+    always = CodeMatrix(sp.csr_array(np.ones_like(matrix.Z.toarray())), CODES)
+    for with_time in (always, replace(always, patients=matrix.patients, windows=matrix.windows)):
+        with pytest.raises(InputError, match="stand against"):
+            Cases().choose(with_time, TARGET)
+    last = matrix.Z.toarray()
+    last[:, 0] = [
+        w == matrix.windows[matrix.patients == p].max()
+        for p, w in zip(matrix.patients, matrix.windows, strict=True)
+    ]
+    with pytest.raises(InputError, match="No patient has records for and against"):
+        Cases().choose(replace(matrix, Z=sp.csr_array(last)), TARGET)
     with pytest.raises(ParameterError, match="rule is 'first'"):
         Cases("first").choose(matrix, TARGET)
     with pytest.raises(ParameterError, match="per_patient is 0"):

@@ -66,15 +66,15 @@ class Cases:
         rng = np.random.default_rng(random_state)
         present = has_code(matrix, target)
         rule = self._rule(matrix, labels)
+        told = _read_labels(labels, len(present)) if rule == "labels" else present
         if rule == "onset":
             rows, positive = self._onset(matrix, present, rng)
         else:
-            told = _read_labels(labels, len(present)) if rule == "labels" else present
             rows, positive = self._by_label(told, rng)
         if positive.all() or not positive.any():
             raise InputError(
-                f"No records stand {'against' if positive.any() else 'for'} {target} by the rule "
-                f"{rule!r}: give labels, another rule or more records."
+                f"{_lacking(told)} {target} by the rule {rule!r}: give labels, another rule or "
+                "more records."
             )
         return Chosen(rows, positive, rule)
 
@@ -109,9 +109,10 @@ class Cases:
         late = records[after].sort_values("chance")
         number = np.minimum(early.groupby("patient").size(), late.groupby("patient").size())
         number = number.dropna().clip(upper=self.per_patient)
+        most = [part["patient"].map(number).fillna(0).astype(int) for part in (early, late)]
         kept = [
-            part.index[part.groupby("patient").cumcount() < part["patient"].map(number).fillna(0)]
-            for part in (early, late)
+            part.index[part.groupby("patient").cumcount() < limit]
+            for part, limit in zip((early, late), most, strict=True)
         ]
         rows = np.concatenate([index.to_numpy() for index in kept])
         order = np.argsort(rows)
@@ -166,6 +167,13 @@ def fold_of_patients(
     fold = np.empty(kind.size, dtype=int)
     fold[shuffled] = np.arange(kind.size) % folds
     return fold[patients]
+
+
+def _lacking(told: np.ndarray) -> str:
+    """How a sentence begins that says why there is nothing to tell apart."""
+    if told.any() and not told.all():
+        return "No patient has records for and against"
+    return f"No records stand {'against' if told.any() else 'for'}"
 
 
 def _read_labels(labels: Any, n: int) -> np.ndarray:
