@@ -2,6 +2,7 @@
 
 import json
 from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import networkx as nx
 import numpy as np
@@ -280,6 +281,16 @@ def test_files_open_elsewhere(model, tmp_path):
     assert figures[0][1].read_bytes() == figures[1][1].read_bytes()
     drawn = figures[0][1].read_text("utf-8")
     assert "RxNorm" in drawn and "$x$" in drawn
+
+
+def test_control_characters_in_a_code_leave_its_files_readable(model, tmp_path):
+    strange = ["Loc\x01al:\x005", *CODES[1:]]
+    theta = SimpleNamespace(theta_=model.theta_, feature_names_in_=strange)
+    graph = code_graph(theta, around=strange[0], top=4, quantile=0.5)
+    again = nx.read_graphml(write_graph(graph, tmp_path / "net")[0])
+    assert again.nodes["Loc al: 5"]["vocabulary"] == "Loc al"
+    assert again.number_of_edges() == graph.number_of_edges() > 0
+    ElementTree.parse(plots.save(plots.code_network(graph), tmp_path / "net")[1])
 
 
 @pytest.mark.parametrize(

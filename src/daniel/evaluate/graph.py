@@ -90,7 +90,7 @@ def code_graph(
         shown = {} if prevalence is None else {"prevalence": float(f"{prevalence[j]:.3g}")}
         label = (descriptions or {}).get(names[j]) or names[j]
         graph.add_node(
-            names[j], label=NOT_XML.sub(" ", label), vocabulary=vocabulary_of(names[j]), **shown
+            names[j], label=_printed(label), vocabulary=vocabulary_of(_printed(names[j])), **shown
         )
     theta = _theta(model, chosen)
     threshold = _threshold(model, theta, quantile, quantile_of, random_state)
@@ -192,7 +192,7 @@ def write_graph(graph: nx.Graph, stem: str | Path) -> list[Path]:
         node["position"] = {"x": 500 * about["x"], "y": -500 * about["y"]}  # their y points down
     written = []
     for suffix, content in (
-        (".graphml", "\n".join(nx.generate_graphml(plain)) + "\n"),
+        (".graphml", _printed("\n".join(nx.generate_graphml(plain)) + "\n")),
         (".cyjs", json.dumps(view, indent=1, ensure_ascii=False) + "\n"),
     ):
         target = stem.with_name(stem.name + suffix)
@@ -211,9 +211,14 @@ def _names(model: Any) -> list[str]:
     return [str(name) for name in names]
 
 
+def _printed(text: str) -> str:
+    """Text with a blank for each control character, which no XML file may hold."""
+    return NOT_XML.sub(" ", text)
+
+
 def _kinds(names: Sequence[str]) -> str:
     """The vocabularies of a model, the largest first: the order of their colours."""
-    counts = Counter(map(vocabulary_of, names))
+    counts = Counter(vocabulary_of(_printed(name)) for name in names)
     return ", ".join(sorted(counts, key=lambda kind: (-counts[kind], kind)))
 
 
