@@ -65,8 +65,8 @@ def code_graph(
     Returns
     -------
     Graph: quantile, threshold, vocabularies (of the model, the largest first).
-    Nodes: label, vocabulary, prevalence (share of the cohort's patients, else of the study's
-    records, and left out where the model does not know it), x, y.  Edges: weight = theta.
+    Nodes: label, vocabulary, prevalence (about the share of the cohort's patients, else that of the
+    study's records, and left out where the model does not know it), x, y.  Edges: weight = theta.
     """
     names = _names(model)
     if around is None and cohort is None:
@@ -234,7 +234,7 @@ def _neighbours(model: Any, column: int, top: int) -> np.ndarray:
 def _common(
     cohort: CodeMatrix, around: str | None, top: int, floor: int
 ) -> tuple[np.ndarray, np.ndarray | None]:
-    """The commonest codes among the cohort's patients, and the share of patients with each.
+    """The commonest codes among the cohort's patients, and about the share of patients with each.
 
     Of fewer than twice `floor` patients a share would tell how few have a code, or lack it.
     """
@@ -258,7 +258,19 @@ def _common(
     if n_patients < 2 * floor:
         return order, None
     few = n_patients - floor + 1  # nearly everyone: not told exactly
-    return order, np.minimum(counts, np.where(counts == n_patients, counts, few)) / n_patients
+    told = np.minimum(counts, np.where(counts == n_patients, counts, few))
+    return order, _coarse(told / n_patients)
+
+
+def _coarse(share: np.ndarray) -> np.ndarray:
+    """Shares in steps of .05, and below .1 with one digit.
+
+    An exact share fits few totals.  All of them together would tell the number of patients, and
+    beside the sizes of clusters how few are in none of these.  One patient of a total near the true
+    one is less than a step, if eleven patients or more have the code.
+    """
+    step = np.minimum(0.05, 10.0 ** np.floor(np.log10(np.maximum(share, 1e-9))))
+    return np.round(share / step) * step
 
 
 def _model_prevalence(model: Any) -> np.ndarray | None:
