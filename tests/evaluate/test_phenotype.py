@@ -130,7 +130,31 @@ def test_fold_auc_is_scikit_learn_s_within_folds(levels):
 
 def test_a_fold_of_one_kind_says_nothing():
     assert fold_auc([1, 2, 3, 4], [0, 1, 1, 1], [0, 0, 1, 1])[0] == 1
-    assert fold_auc([1, 2], [1, 1], [0, 0])[0] == 0.5
+    assert np.isnan(fold_auc([1, 2], [1, 1], [0, 0])[0])
+
+
+@pytest.mark.parametrize(("n", "asked", "used"), [(11, 60, 2), (19, 10, 3), (50, 10, 10)])
+def test_folds_are_as_few_as_it_takes_to_have_pairs(n, asked, used):
+    """n patients of each kind, and one code that tells them."""
+    Z = np.random.default_rng(n).random((2 * n, 6)) < 0.5
+    Z[:, 0] = Z[:, 1] = np.arange(2 * n) % 2
+    matrix = CodeMatrix(sparse(Z), CODES[:6])
+    model = SimpleNamespace(embedding_=np.eye(6))
+    found = phenotype(model, matrix, CODES[0], folds=asked, classifiers=LOGISTIC)
+    table = found.table.set_index("method")
+    assert table["folds"].to_dict() == {"unsupervised": 1, "logistic": used}
+    assert table["auc"]["logistic"] > 0.9
+    assert table["lo"].isna().all() == table["hi"].isna().all() == (n < 20)
+
+
+def test_a_small_site_sets_the_folds_and_has_no_interval():
+    matrix, _, model = two_sites()
+    sites = np.where(np.arange(1200) < 30, "small", "large")
+    found = phenotype(model, matrix, "PheCode:0", sites=sites, classifiers=LOGISTIC)
+    table = found.table[found.table["method"] == "logistic"]
+    fewest = table[["n_pos", "n_neg"]].min(axis=None)
+    assert 11 <= fewest < 20 and (table["folds"] == fewest // 5).all()
+    assert (table["lo"].isna() == (table["site_test"] == "small")).all()
 
 
 # --- phenotyping ----------------------------------------------------------------------------------
@@ -268,7 +292,8 @@ def test_a_fit_for_each_fold_has_not_seen_its_patients():
     seen = phenotype(Memory().fit(matrix), matrix, "PheCode:t", **own)
     assert seen.auc() == 1
     Memory.sizes.clear()
-    fresh = phenotype(Memory(), matrix, "PheCode:t", refit=True, sites=["a", "b"] * 100, **own)
+    sites = {"sites": ["a", "b"] * 100, "by_site": False}
+    fresh = phenotype(Memory(), matrix, "PheCode:t", refit=True, **sites, **own)
     assert fresh.auc() == 0.5
     assert Memory.sizes == [(180, 180)] * 10
     assert (fresh.table["folds"] == 10).all()

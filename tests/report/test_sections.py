@@ -14,6 +14,7 @@ from daniel import demo
 from daniel.evaluate.clusters import Clusters
 from daniel.evaluate.phenotype import Phenotyping
 from daniel.evaluate.relations import relation_auc
+from daniel.report import page
 from daniel.report.parts import Section, Table
 from daniel.report.records import Outcome
 from daniel.report.sections import (
@@ -150,6 +151,19 @@ def test_phenotype_from_site_to_site():
     assert grid.index.tolist() == ["north", "south", "all sites", "the model alone"]
     assert grid.loc["south"].tolist() == [0.61, 0.86]
     assert grid.loc["the model alone"].tolist() == [0.83, 0.83]
+
+
+def test_few_patients_have_no_interval_and_no_pairs_a_dash():
+    found = phenotyping(("north", "south"))
+    found.table[["lo", "hi"]] = np.nan
+    nothing = (found.table["method"] == "tree") & (found.table["site_test"] != "north")
+    found.table.loc[nothing, "auc"] = np.nan
+    section = phenotype_section(found, WORDS)
+    assert section.tables[0].frame["95 % interval"].tolist() == ["–"] * 3
+    assert "fewer than 20 of either kind are too few for one" in section.tables[0].meaning
+    assert "too few for one" not in phenotype_section(phenotyping(), WORDS).tables[0].meaning
+    shown = "".join([*map(page.table, section.tables), *map(page.figure, section.figures)])
+    assert "nan" not in shown.lower() and ">–</td>" in shown
 
 
 def test_clusters():

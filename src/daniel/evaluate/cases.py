@@ -150,6 +150,11 @@ def patients_of(matrix: CodeMatrix) -> np.ndarray:
     return np.unique(matrix.patients, return_inverse=True)[1].ravel()
 
 
+def check_folds(folds: Any) -> None:
+    if not is_whole(folds) or folds < 2:
+        raise ParameterError(f"folds is {shown(folds)}; expected a whole number >= 2.")
+
+
 def fold_of_patients(
     patients: np.ndarray, stratum: np.ndarray, folds: int, random_state: int
 ) -> np.ndarray:
@@ -158,8 +163,7 @@ def fold_of_patients(
     patients (n,): numbers from 0; stratum (n,): 0, 1, ...; a patient counts by the largest, and
     each stratum is spread evenly over the folds.
     """
-    if not is_whole(folds) or folds < 2:
-        raise ParameterError(f"folds is {shown(folds)}; expected a whole number >= 2.")
+    check_folds(folds)
     kind = np.zeros(int(patients.max()) + 1, dtype=int)
     np.maximum.at(kind, patients, stratum)
     shuffled = np.random.default_rng(random_state).permutation(kind.size)

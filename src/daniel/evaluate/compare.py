@@ -60,7 +60,8 @@ class Comparison:
 
     def best(self) -> pd.DataFrame:
         """For each method and column the row with the highest AUC; order of first appearance."""
-        kept = self.table.groupby(["method", "column"], sort=False)["auc"].idxmax()
+        told = self.table[self.table["auc"].notna()]
+        kept = told.groupby(["method", "column"], sort=False)["auc"].idxmax()
         return self.table.loc[kept].reset_index(drop=True)
 
     def wide(self) -> pd.DataFrame:

@@ -7,7 +7,9 @@ The target code is left out of every record.  Two ways to tell:
                 logistic regression, gradient boosting; tested on the patients of the held-out fold
 
 The measure is the area under the ROC curve (AUC).  Only pairs of records of one fold are compared,
-since each fold has a classifier of its own; the interval resamples patients.
+since each fold has a classifier of its own; the interval resamples patients.  Few patients in many
+folds leave hardly a pair, so folds are as few as it takes, and of few patients there is no
+interval: resampling them would make it too narrow.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -25,7 +27,7 @@ from sklearn.preprocessing import StandardScaler
 
 from daniel.checks import read_sites
 from daniel.errors import InputError, ParameterError
-from daniel.evaluate.cases import Cases, Chosen, fold_of_patients, patients_of
+from daniel.evaluate.cases import Cases, Chosen, check_folds, fold_of_patients, patients_of
 from daniel.evaluate.scores import Scored, target_score
 from daniel.evaluate.tree import RpartTree
 from daniel.matrix import CodeMatrix
@@ -33,6 +35,8 @@ from daniel.matrix import CodeMatrix
 __all__ = ["CLASSIFIERS", "Cases", "Phenotyping", "fold_auc", "phenotype"]
 
 BOOTSTRAPS = 1000
+FOLD_PATIENTS = 5  # of either kind, on average, that a fold must have
+FEWEST_PATIENTS = 20  # of either kind, for an interval
 CHUNK = 4_000_000  # resampled weights held at once
 UNSUPERVISED, ALL = "unsupervised", "all"
 
@@ -49,7 +53,8 @@ class Phenotyping:
     """What a phenotyping found; nothing in it is about a single record.
 
     table: method, site_train, site_test, auc, lo, hi (95 %), n_pos, n_neg, folds.  "all" stands for
-    all sites; the unsupervised score has no site of training of its own.
+    all sites; the unsupervised score has no site of training of its own.  auc is NaN where no fold
+    has both kinds, lo and hi where the site of test has few patients of a kind.
     rule: how the cases were chosen.  score: what the unsupervised score is.
     left_out: sites with too few patients of either kind; no record of theirs is used.
     """
@@ -95,7 +100,8 @@ def phenotype(
     sites : (n,) site of each record, for a row for each site of training and of test, and for
         one-shot fits.
     labels : (n,) yes or no for each record, where something better than the code is known.
-    folds : number of parts of the patients.
+    folds : number of parts of the patients; fewer where a site would have fewer than five patients
+        of a kind in each, but at least two.
     cases : how positives and negatives are chosen; the paper's way where the records allow it.
     score : unsupervised score of a plain embedding, "cosine" or "inner".
     refit : fit a copy of the model for each fold to the records of the other folds' patients, as
@@ -106,6 +112,7 @@ def phenotype(
     floor : sites with fewer patients of either kind are left out and named; without rows for
         sites, all of them count as one.
     """
+    check_folds(folds)
     chosen = (cases or Cases()).choose(matrix, target, labels=labels, random_state=random_state)
     names, site = read_sites(sites if by_site else None, matrix.shape[0])
     if ALL in map(str, names):
@@ -113,12 +120,14 @@ def phenotype(
     patients = patients_of(matrix)
     chosen, left_out = _large_sites(chosen, names, site, patients, floor)
     rows = chosen.rows
-    stratum = np.zeros(matrix.shape[0], dtype=int)
-    stratum[rows] = 1 + chosen.positive
-    fold = fold_of_patients(patients, stratum, folds, random_state)
     parts = {ALL: np.ones(rows.size, dtype=bool)}
     if sites is not None and by_site:
         parts |= {str(names[k]): site[rows] == k for k in np.unique(site[rows])}
+    least = min(_fewest(chosen.positive[part], patients[rows[part]]) for part in parts.values())
+    folds = min(folds, max(2, least // FOLD_PATIENTS))
+    stratum = np.zeros(matrix.shape[0], dtype=int)
+    stratum[rows] = 1 + chosen.positive
+    fold = fold_of_patients(patients, stratum, folds, random_state)
     run = _Run(chosen.positive, fold[rows], patients[rows], parts, classifiers, random_state)
     where = None if sites is None else np.asarray(sites)
     views = _views(model, matrix, target, rows, fold, where, score, refit=refit)
@@ -132,7 +141,7 @@ def fold_auc(
     """Share of pairs (positive, negative) of one fold in which the positive scores higher.
 
     Ties count half.  weight (b, n): an AUC for each row of weights; the answer is (b,), or (1,)
-    without weights.  Folds of one size give the mean of their AUCs.
+    without weights.  Folds of one size give the mean of their AUCs.  Without a pair it is NaN.
     """
     s, y, f = np.asarray(score), np.asarray(positive, dtype=bool), np.asarray(fold)
     w = np.ones((1, s.size)) if weight is None else np.asarray(weight, dtype=np.float64)
@@ -149,7 +158,7 @@ def fold_auc(
     below = np.cumsum(minus, axis=1) - before - minus / 2
     pairs = (np.add.reduceat(plus, fold_start, axis=1) * in_fold).sum(axis=1)
     concordant = (plus * below).sum(axis=1)
-    return np.divide(concordant, pairs, out=np.full(len(w), 0.5), where=pairs > 0)
+    return np.divide(concordant, pairs, out=np.full(len(w), np.nan), where=pairs > 0)
 
 
 # --- the work -------------------------------------------------------------------------------------
@@ -220,8 +229,11 @@ class _Run:
     def _measure(
         self, score: np.ndarray, fold: np.ndarray, part: np.ndarray
     ) -> tuple[float, float, float]:
-        """AUC and its 95 % percentile interval over resampled patients."""
+        """AUC and its 95 % percentile interval over resampled patients, NaN if these are few."""
         positive = self.positive[part]
+        auc = float(fold_auc(score, positive, fold)[0])
+        if _fewest(positive, self.patients[part]) < FEWEST_PATIENTS:
+            return auc, np.nan, np.nan
         patient = np.unique(self.patients[part], return_inverse=True)[1].ravel()
         rng = np.random.default_rng(self.random_state)
         number = int(patient.max()) + 1
@@ -232,8 +244,13 @@ class _Run:
             picks = rng.integers(number, size=(b, number)) + number * np.arange(b)[:, None]
             times = np.bincount(picks.ravel(), minlength=b * number).reshape(b, number)
             drawn.append(fold_auc(score, positive, fold, times[:, patient]))
-        lo, hi = np.quantile(np.concatenate(drawn), [0.025, 0.975])
-        return float(fold_auc(score, positive, fold)[0]), float(lo), float(hi)
+        lo, hi = np.nanquantile(np.concatenate(drawn), [0.025, 0.975])
+        return auc, float(lo), float(hi)
+
+
+def _fewest(positive: np.ndarray, patients: np.ndarray) -> int:
+    """Patients of the rarer kind; one who has records of both counts in both."""
+    return min(np.unique(patients[kind]).size for kind in (positive, ~positive))
 
 
 def _views(

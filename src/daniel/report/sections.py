@@ -9,7 +9,7 @@ import pandas as pd
 from daniel.data.summary import shown
 from daniel.evaluate.clusters import Clusters
 from daniel.evaluate.compare import FEDERATED, POOLED, Comparison
-from daniel.evaluate.phenotype import ALL, UNSUPERVISED, Phenotyping
+from daniel.evaluate.phenotype import ALL, FEWEST_PATIENTS, UNSUPERVISED, Phenotyping
 from daniel.evaluate.relations import FEWEST_PAIRS
 from daniel.matrix import listed
 from daniel.plots import code_network, p_text, survival_curves
@@ -39,16 +39,20 @@ def relations_section(
     cosine: pd.DataFrame, theta: pd.DataFrame | None = None, left_out: str = ""
 ) -> Section:
     """Known relations: tables of `relation_auc` by cosine and by theta; left_out: a sentence."""
-    scores = {"similarity": cosine} | ({} if theta is None else {"coupling θ": theta})
     few = cosine["n_pairs"] < FEWEST_PAIRS
     notes = [left_out, *_relation_notes(cosine.index[few], cosine.attrs.get("left_out", ()))]
+    scores = {
+        name: table.assign(lo=table["lo"].mask(few), hi=table["hi"].mask(few))
+        for name, table in (("similarity", cosine), ("coupling θ", theta))
+        if table is not None
+    }
     rows = [
         {
             "relation": relation,
             "scored by": name,
             "known pairs": int(row["n_pairs"]),
             "AUC": row["auc"],
-            "95 % interval": NOTHING if few[relation] else _interval(row),
+            "95 % interval": _interval(row),
             "found at 1 % false alarms": _percent(row["tpr_01"]),
             "at 5 %": _percent(row["tpr_05"]),
             "at 10 %": _percent(row["tpr_10"]),
@@ -57,7 +61,7 @@ def relations_section(
         for name, table in scores.items()
         for row in [table.loc[relation]]
     ]
-    drawn = {name: _without_intervals(table, few) for name, table in scores.items()}
+    drawn = {name: _drawable(table) for name, table in scores.items()}
     best = cosine["auc"].where(~few, -1.0).idxmax()
     return Section(
         "Known relations",
@@ -94,11 +98,9 @@ def _relation_notes(few: Sequence[str], without: Sequence[str]) -> Iterator[str]
         )
 
 
-def _without_intervals(table: pd.DataFrame, few: pd.Series) -> pd.DataFrame:
-    """The table with no width of the interval where pairs are few."""
-    return table.assign(
-        lo=table["lo"].mask(few, table["auc"]), hi=table["hi"].mask(few, table["auc"])
-    )
+def _drawable(table: pd.DataFrame) -> pd.DataFrame:
+    """The table with an interval of no width where there is none."""
+    return table.assign(lo=table["lo"].fillna(table["auc"]), hi=table["hi"].fillna(table["auc"]))
 
 
 def phenotype_section(
@@ -121,7 +123,7 @@ def phenotype_section(
             ).rename_axis("told by"),
             "AUC is the chance that a record with the diagnosis scores above one without; patient "
             "vectors were tested on patients whom the classifier had not seen, and the interval "
-            "resamples patients. Numbers of records are rounded down to tens.",
+            f"resamples patients{_few(whole)}. Numbers of records are rounded down to tens.",
             "All sites together" if site is None else f"The records of {site}",
         ),
         *_between_sites(table),
@@ -136,12 +138,19 @@ def phenotype_section(
         tables,
         [
             Figure(
-                svg(auc_intervals({site or "all sites": whole})),
+                svg(auc_intervals({site or "all sites": _drawable(whole)})),
                 "AUC with its 95 % interval; dotted: chance.",
-                "; ".join(f"{m}: {auc:.2f}" for m, auc in whole["auc"].items()),
+                "; ".join(f"{m}: {auc:.2f}" for m, auc in whole["auc"].dropna().items()),
             )
         ],
     )
+
+
+def _few(table: pd.DataFrame) -> str:
+    """What is said where there is no interval."""
+    if table["lo"].notna().all():
+        return ""
+    return f"; fewer than {FEWEST_PATIENTS} of either kind are too few for one"
 
 
 def _between_sites(table: pd.DataFrame) -> list[Table]:
@@ -357,7 +366,7 @@ def _joined(code: str, label: str) -> str:
 
 
 def _interval(row: pd.Series) -> str:
-    return f"{row['lo']:.3f} to {row['hi']:.3f}"
+    return NOTHING if pd.isna(row["lo"]) else f"{row['lo']:.3f} to {row['hi']:.3f}"
 
 
 def _count(n: int | str) -> str:
