@@ -83,6 +83,13 @@ def test_a_code_of_flat_events(flat, landmark):
     assert not list((folder / "site").glob(".work*"))
 
 
+def test_a_site_may_have_nobody_with_the_outcome(flat):
+    folder, events = flat
+    found = read_outcome(folder / "site", folder / "events.csv", target=TARGET, code="NEVER")
+    never = by_hand(events.replace({"code": {OUTCOME: "CCS:47"}}))
+    assert with_ids(folder / "site", found) == never and not found["event"].any()
+
+
 def test_a_meds_folder_with_deaths(flat, tmp_path):
     _, events = flat
     events = events.assign(subject_id=events["patient"].str[1:].astype(int)).drop(columns="patient")
@@ -166,7 +173,6 @@ def test_wrong_files_are_one_sentence(flat, tmp_path, content, says):
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"code": "NEVER", "target": TARGET}, InputError, "No patient with the target has"),
         ({"code": OUTCOME, "target": "PheCode:1"}, InputError, "no code 'PheCode:1'"),
         ({"code": OUTCOME}, ParameterError, "needs a target"),
         ({"code": "death", "target": TARGET}, InputError, "knows no deaths"),

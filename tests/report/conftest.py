@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from made_up import make_parts
+from two_hospitals import make_study
 
 from benchmarks.chromium import Browser, chromium
+from daniel.evaluate.phenotype import CLASSIFIERS, phenotype
 from daniel.report import ReportParts, build_report
 
 
@@ -25,6 +29,20 @@ def report(parts, tmp_path_factory) -> Path:
 def quick_map(monkeypatch) -> None:
     """Two columns of the embedding in place of t-SNE, for tests that do not look at the map."""
     monkeypatch.setattr("daniel.report.explorer.map_coordinates", lambda E: E[:, [0, -1]] / 9)
+
+
+@pytest.fixture(scope="session")
+def study(tmp_path_factory) -> SimpleNamespace:
+    return make_study(tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture
+def quick(monkeypatch, quick_map) -> None:
+    """One classifier and few folds: what phenotyping finds is tested where it is made."""
+    some = {"tree": CLASSIFIERS["tree"]}
+    monkeypatch.setattr(
+        "daniel.report.assemble.phenotype", partial(phenotype, classifiers=some, folds=3)
+    )
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,7 @@
 
 import json
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
@@ -12,89 +10,21 @@ import pandas as pd
 import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
+from two_hospitals import CODES, TARGET, P
 from typer.testing import CliRunner
 
 from daniel.cli import app
-from daniel.core.sample import gibbs
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
 from daniel.errors import InputError, ParameterError
-from daniel.evaluate.phenotype import CLASSIFIERS, phenotype
 from daniel.evaluate.relations import relation_auc
 from daniel.federated import folder
-from daniel.federated.keys import make_key
 from daniel.matrix import CodeMatrix
 from daniel.report.assemble import Choices, Umls, assemble
 from daniel.report.records import Outcome, read_sites
-from daniel.study import Codes, Disclosure, Study, Window
+from daniel.study import Codes, Window
 
-P, PATIENTS, VISITS = 20, 260, 4
-TARGET = "PheCode:3"
-CODES = (*(f"PheCode:{j}" for j in range(P)), "RxNorm:rare")
-
-
-@pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    """Two site folders whose sources use the same patient numbers, and the model of both."""
-    root = tmp_path_factory.mktemp("study")
-    rng = np.random.default_rng(1)
-    U = 0.5 * np.repeat(np.eye(P // 5), 5, axis=0)
-    keys = [
-        make_key(name).public("hub" if name == "north" else "site") for name in ("north", "south")
-    ]
-    agreed = Study(
-        name="trial",
-        codes=Codes(names=CODES),
-        sites=tuple(keys),
-        disclosure=Disclosure(release="open", minimum_patients=20, minimum_records=20),
-    )
-    events = {}
-    for name in ("north", "south"):
-        Z = gibbs(U, np.full(P, -0.2), PATIENTS * VISITS, rng)
-        row, column = Z.nonzero()
-        table = pd.DataFrame(
-            {
-                "patient": row // VISITS,
-                "date": np.array(["2019-02-01", "2019-09-01", "2020-03-01", "2020-10-01"])[
-                    row % VISITS
-                ],
-                "code": np.array(CODES)[column],
-            }
-        )
-        rare = pd.DataFrame({"patient": [1, 2], "date": "2020-03-01", "code": "RxNorm:rare"})
-        events[name] = pd.concat([table, rare], ignore_index=True)
-        events[name].to_csv(root / f"{name}.csv", index=False)
-        prepare(str(root / f"{name}.csv"), agreed, name, root / name)
-        follow = pd.DataFrame({"patient": np.arange(PATIENTS)})
-        sick = events[name].query("code == 'PheCode:4'")["patient"].value_counts()
-        rate = 0.0004 * (1 + 4 * follow["patient"].map(sick).fillna(0))
-        follow["time"] = np.ceil(rng.exponential(1 / rate)).clip(1, 1500)
-        follow["event"] = (follow["time"] < 1500).astype(int)
-        follow.to_csv(root / f"{name}-outcome.csv", index=False)
-    folder.fit([root / "north", root / "south"], agreed, root / "model")
-    pd.DataFrame(
-        [
-            (f"PheCode:{5 * g + i}", f"PheCode:{5 * g + j}", "one group")
-            for g in range(4)
-            for i in range(5)
-            for j in range(i)
-        ]
-        + [("PheCode:1", "PheCode:999", "one group")],
-        columns=["code1", "code2", "relation"],
-    ).to_csv(root / "pairs.tsv", sep="\t", index=False)
-    pd.DataFrame({"code": [TARGET, "PheCode:5"], "description": ["dementia", "asthma"]}).to_csv(
-        root / "words.tsv", sep="\t", index=False
-    )
-    return SimpleNamespace(root=root, study=agreed, events=events)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch, quick_map):
-    """One classifier and few folds: what phenotyping finds is tested where it is made."""
-    some = {"tree": CLASSIFIERS["tree"]}
-    monkeypatch.setattr(
-        "daniel.report.assemble.phenotype", partial(phenotype, classifiers=some, folds=3)
-    )
+pytestmark = pytest.mark.usefixtures("quick")
 
 
 def run(*arguments, command="report", code=0):
@@ -234,28 +164,6 @@ def test_a_comparison_at_one_site_calls_nothing_pooled(study):
         "correlations, north alone",
     ]
     assert "pooled" not in section.text and "fits to the records of north alone" in section.text
-
-
-def test_a_comparison_tells_nothing_of_a_small_site(study, tmp_path):
-    """Eight patients: their site is in no row, and their records in no number."""
-    root = study.root
-    few = study.events["south"].query("patient < 8")
-    few.to_csv(tmp_path / "few.csv", index=False)
-    prepare(str(tmp_path / "few.csv"), study.study, "south", tmp_path / "south")
-    tables = [
-        assemble(
-            root / "model",
-            sites,
-            pairs=root / "pairs.tsv",
-            target=TARGET,
-            choices=Choices(compare=True),
-        )
-        .sections[-1]
-        .tables[0]
-        .frame
-        for sites in ([root / "north", tmp_path / "south"], [root / "north"])
-    ]
-    pd.testing.assert_frame_equal(*tables)
 
 
 def align_columns(site, codes):

@@ -144,7 +144,7 @@ def test_phenotype_from_site_to_site():
     one = (table["method"] == "tree") & (table["site_train"] == "south")
     table.loc[one & (table["site_test"] == "north"), "auc"] = 0.61
     section = phenotype_section(found, {})
-    assert "left out: tiny" in section.text
+    assert "left out of everything about the target: tiny" in section.text
     assert section.tables[0].title == "All sites together"
     grid = section.tables[1].frame
     assert grid.columns.tolist() == ["north", "south"]

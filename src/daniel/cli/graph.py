@@ -57,3 +57,5 @@ def graph(
         )
     for path in [*write_graph(drawn, out), *save(code_network(drawn), out)]:
         typer.echo(f"Wrote {path}.")
+    if left_out := drawn.graph.get("left_out"):
+        typer.echo(f"Too few patients there, so left out: {left_out}.", err=True)

@@ -53,7 +53,7 @@ def read_outcome(
     window with it, so the outcome may come before the target, and codes of that record after the
     outcome.  landmark: time starts after that window instead, and neither can happen.  A patient
     with an earlier outcome, or not seen any more, is left out; one who has the outcome on the first
-    day gets half a day.
+    day gets half a day.  A site may have nobody with the outcome.
     """
     site = Path(site)
     patients = _patients(site)
@@ -162,11 +162,6 @@ def _from_source(
         """
     ).to_pandas()
     event = rows["outcome"].notna()
-    if not event.any():
-        raise InputError(
-            f"No patient with the target has the outcome {code!r}: check how the source writes it, "
-            "VOCABULARY:code or the code alone."
-        )
     time = rows["outcome"].where(event, rows["last"])
     at_risk = time.ge(0) & (event | time.gt(0))
     return _table(rows["pseudonym"][at_risk], time[at_risk].clip(lower=0.5), event[at_risk])

@@ -1,5 +1,6 @@
 """Which records a phenotyping tells apart, and how patients are put into folds."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +12,7 @@ from daniel.checks import check_choice, is_whole, shown
 from daniel.errors import InputError, ParameterError
 from daniel.matrix import CodeMatrix
 
-__all__ = ["Cases", "Chosen", "fold_of_patients", "patients_of"]
+__all__ = ["Cases", "Chosen", "fold_of_patients", "patients_of", "small_sites"]
 
 RULES = ("auto", "onset", "code", "labels")
 
@@ -23,6 +24,11 @@ class Chosen:
     rows: np.ndarray
     positive: np.ndarray
     rule: str
+
+    @property
+    def kinds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Rows of the positives, and of the negatives."""
+        return self.rows[self.positive], self.rows[~self.positive]
 
 
 @dataclass(frozen=True)
@@ -148,6 +154,20 @@ def patients_of(matrix: CodeMatrix) -> np.ndarray:
     if matrix.patients is None:
         return np.arange(matrix.shape[0])
     return np.unique(matrix.patients, return_inverse=True)[1].ravel()
+
+
+def small_sites(
+    site: np.ndarray, patients: np.ndarray, groups: Sequence[np.ndarray], floor: int
+) -> list[Any]:
+    """Sites that bring fewer than `floor` patients to one of the groups, or more of them.
+
+    site, patients (n,): of each record; groups: rows of records.
+    """
+    return [
+        name
+        for name in np.unique(site)
+        if any(np.unique(patients[rows[site[rows] == name]]).size < floor for rows in groups)
+    ]
 
 
 def check_folds(folds: Any) -> None:

@@ -27,7 +27,14 @@ from sklearn.preprocessing import StandardScaler
 
 from daniel.checks import read_sites
 from daniel.errors import InputError, ParameterError
-from daniel.evaluate.cases import Cases, Chosen, check_folds, fold_of_patients, patients_of
+from daniel.evaluate.cases import (
+    Cases,
+    Chosen,
+    check_folds,
+    fold_of_patients,
+    patients_of,
+    small_sites,
+)
 from daniel.evaluate.scores import Scored, target_score
 from daniel.evaluate.tree import RpartTree
 from daniel.matrix import CodeMatrix
@@ -282,13 +289,7 @@ def _large_sites(
     chosen: Chosen, names: list[Any], site: np.ndarray, patients: np.ndarray, floor: int
 ) -> tuple[Chosen, tuple[str, ...]]:
     """Cases of the sites that have `floor` patients of either kind, and the other sites' names."""
-    small = []
-    for k in range(len(names)):
-        here = site[chosen.rows] == k
-        for kind in (chosen.positive, ~chosen.positive):
-            if np.unique(patients[chosen.rows[here & kind]]).size < floor:
-                small.append(k)
-                break
+    small = small_sites(site, patients, chosen.kinds, floor)
     if len(small) == len(names):
         raise InputError(
             f"No site has {floor} patients with and {floor} without the target: too few to tell."

@@ -34,6 +34,7 @@ from daniel.report.explorer import Progress
 from daniel.report.graphs import drawn_graph
 from daniel.report.parts import ReportParts, Section, parts_of
 from daniel.report.records import (
+    Cohort,
     Outcome,
     Records,
     open_model,
@@ -135,16 +136,17 @@ def assemble(
         progress("relations", 1.0)
     records = read_sites(model, report, sites, progress) if sites else None
     floor = max(FLOOR, report.floor)
-    too_small: tuple[str, ...] = ()
     if target is not None:
-        about, too_small = _about(
-            model, report, records, target, outcome, sites, words, floor, choices, progress
-        )
-        found += about
+        cohort = None
+        if records is not None:
+            if outcome is not None:
+                progress("clusters", 0.0)
+            cohort = records.for_target(target, floor, sites, outcome)
+            records = cohort.records
+        found += _about(model, report, cohort, target, outcome, words, floor, choices, progress)
     if choices.compare and records is not None:
         progress("comparison", 0.0)
-        large = records.rows(~np.isin(records.site, too_small))
-        found.append(_compared(model, large, known, target, floor))
+        found.append(_compared(model, records, known, target, floor))
         progress("comparison", 1.0)
     return replace(parts, sections=found)
 
@@ -195,53 +197,54 @@ def _relations(
 def _about(
     model: Daniel,
     report: Report,
-    records: Records | None,
+    cohort: Cohort | None,
     target: str,
     outcome: Outcome | None,
-    folders: Sequence[Path],
     words: Mapping[str, str],
     floor: int,
     choices: Choices,
     progress: Progress,
-) -> tuple[list[Section], tuple[str, ...]]:
-    """The sections about a target, and the sites with too few of its patients."""
+) -> list[Section]:
+    """The sections about a target."""
     found: list[Section] = []
-    too_small: tuple[str, ...] = ()
     text = f"The codes with the largest coupling θ to {words.get(target, target)}."
-    if records is not None:
+    if cohort is not None:
         # Clusters first: what is wrong with an outcome is then said before the long work.
         groups = []
         if outcome is not None:
-            progress("clusters", 0.0)
-            survival = records.survival(folders, outcome, target)
-            groups = [_clusters(model, records, target, survival, outcome, words, floor, choices)]
+            groups = [_clusters(model, cohort, target, outcome, words, floor, choices)]
             progress("clusters", 1.0)
         progress("phenotyping", 0.0)
-        several = records.site if len(folders) > 1 else None
-        told = phenotype(model, records.matrix, target, sites=several, floor=floor)
-        alone = None if len(folders) > 1 else str(records.site[0])
-        found = [sections.phenotype_section(told, words, alone), *groups]
-        too_small = told.left_out
+        found = [_phenotyping(model, cohort.records, target, words, floor), *groups]
         progress("phenotyping", 1.0)
         text = f"The most frequent codes of the patients who have {words.get(target, target)}."
     graph = drawn_graph(
         model,
         report,
-        records,
+        None if cohort is None else cohort.records,
         words,
         around=target,
         quantile=choices.quantile,
         stability=choices.stability,
         progress=progress,
     )
-    return [*found, sections.graph_section(graph, "Knowledge graph", text)], too_small
+    return [*found, sections.graph_section(graph, "Knowledge graph", text)]
+
+
+def _phenotyping(
+    model: Daniel, records: Records, target: str, words: Mapping[str, str], floor: int
+) -> Section:
+    one, *others = np.unique(records.site)
+    sites = records.site if others else None
+    told = phenotype(model, records.matrix, target, sites=sites, floor=floor)
+    told = replace(told, left_out=records.left_out)
+    return sections.phenotype_section(told, words, None if others else str(one))
 
 
 def _clusters(
     model: Daniel,
-    records: Records,
+    cohort: Cohort,
     target: str,
-    survival: pd.DataFrame,
     outcome: Outcome,
     words: Mapping[str, str],
     floor: int,
@@ -249,9 +252,9 @@ def _clusters(
 ) -> Section:
     groups = cluster_patients(
         model,
-        records.matrix,
+        cohort.records.matrix,
         target,
-        survival,
+        cohort.survival,
         k=choices.clusters,
         without=[outcome.code] if outcome.code else [],
         floor=floor,

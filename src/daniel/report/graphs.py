@@ -4,9 +4,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from daniel.checks import check_choice
 from daniel.errors import ParameterError
 from daniel.estimator import Daniel
+from daniel.evaluate.cases import has_code
 from daniel.evaluate.graph import OVER, check_refits, check_top, code_graph, edge_stability
 from daniel.evaluate.survival import FLOOR
 from daniel.federated.report import Report
@@ -30,7 +33,8 @@ def graph_of(
     """The graph of `code_graph` from a model folder, with `edge_stability` where refits are wanted.
 
     sites: their patients, or those who have `around`, choose the codes; without sites the codes
-    are the neighbours of `around`.
+    are the neighbours of `around`.  A site with too few of these patients is `left_out`, and named
+    so in the graph.
     """
     check_top(top)
     check_choice("over", over, OVER)
@@ -43,7 +47,9 @@ def graph_of(
     report, model = open_model(model_folder)
     words = words_of(sites) | ({} if descriptions is None else read_descriptions(descriptions))
     records = read_sites(model, report, sites, progress) if sites else None
-    return drawn_graph(
+    if records is not None:
+        records = _large(records, around, max(FLOOR, report.floor))
+    graph = drawn_graph(
         model,
         report,
         records,
@@ -55,6 +61,17 @@ def graph_of(
         over=over,
         progress=progress,
     )
+    if records is not None and records.left_out:
+        graph.graph["left_out"] = ", ".join(records.left_out)
+    return graph
+
+
+def _large(records: Records, around: str | None, floor: int) -> Records:
+    """Records of the sites that have `floor` patients with the code, or at all."""
+    here = np.ones(records.site.size, bool)
+    if around is not None:
+        here = has_code(records.matrix, around)
+    return records.large([np.flatnonzero(here)], floor, around or "records")
 
 
 def drawn_graph(

@@ -19,6 +19,7 @@ from daniel.data.outcomes import read_outcome
 from daniel.data.sitefolder import CODES, read_info, read_site
 from daniel.errors import FormatError, InputError
 from daniel.estimator import Daniel
+from daniel.evaluate.cases import Cases, has_code, small_sites
 from daniel.evaluate.clusters import records_for
 from daniel.evaluate.survival import check_survival
 from daniel.federated.files import check_parent
@@ -78,13 +79,20 @@ class Outcome:
 class Records:
     """Records of all sites with the model's codes; patients are numbered from 0 over all sites.
 
-    site (n,): name of each record's site.  pseudonyms: of each site's patients, sorted; the first
-    patient of a site has the number of all patients of the sites before.
+    site (n,): name of each record's site.  names: of all sites that were read, some of which may
+    have no record here.  pseudonyms: of each of these sites' patients, sorted; the first patient of
+    a site has the number of all patients of the sites before.
     """
 
     matrix: CodeMatrix
     site: np.ndarray
+    names: tuple[str, ...]
     pseudonyms: list[np.ndarray]
+
+    @property
+    def left_out(self) -> tuple[str, ...]:
+        """Sites of which no record is here."""
+        return tuple(name for name in self.names if name not in set(self.site))
 
     def rows(self, chosen: np.ndarray) -> "Records":
         """Some records (n,), of the same patients."""
@@ -108,18 +116,71 @@ class Records:
             raise InputError(f"No site has {floor} patients: too few to fit anything to.")
         return {name: without_rare(matrix, floor) for name, matrix in large.items()}
 
-    def survival(self, folders: Sequence[Path], outcome: Outcome, target: str) -> pd.DataFrame:
-        """patient, time, event of all sites, checked; who has no record is left out."""
-        tables, first = [], 0
-        for folder, source, known in zip(folders, outcome.sources, self.pseudonyms, strict=True):
-            table = read_outcome(
-                folder, source, target=target, code=outcome.code, landmark=outcome.landmark
+    def large(self, groups: Sequence[np.ndarray], floor: int, who: str) -> "Records":
+        """Records of the sites that bring `floor` patients to each group of rows.
+
+        who: what those patients have, for a sentence where no site has enough.
+        """
+        small = small_sites(self.site, np.asarray(self.matrix.patients), groups, floor)
+        kept = ~np.isin(self.site, small)
+        if not kept.any():
+            raise InputError(f"No site has {floor} patients with {who}: too few to tell.")
+        return self.rows(kept)
+
+    def for_target(
+        self,
+        target: str,
+        floor: int,
+        folders: Sequence[Path] = (),
+        outcome: Outcome | None = None,
+    ) -> "Cohort":
+        """Records of the sites with enough patients for everything that is told about a target.
+
+        A site brings `floor` patients with the target, to either kind of phenotyping's cases, and
+        with a survival time if they are followed.  One that was in some of the numbers only could
+        be told from what they differ by.
+        """
+        with_target = np.flatnonzero(has_code(self.matrix, target))
+        cases = Cases().choose(self.matrix, target)
+        who = f"{target}, and records before and after the first with it"
+        own = self.large([with_target, *cases.kinds], floor, who)
+        if outcome is None:
+            return Cohort(own)
+        survival = own.survival(folders, outcome, target)
+        followed = np.isin(np.asarray(own.matrix.patients), survival["patient"])
+        rows = np.flatnonzero(followed & has_code(own.matrix, target))
+        own = own.large([rows], floor, f"{target} and a survival time")
+        survival = survival[survival["patient"].isin(np.asarray(own.matrix.patients))]
+        if outcome.code is not None and not survival["event"].any():
+            raise InputError(
+                f"No patient with {target} has the outcome {outcome.code!r} after time starts: "
+                "check how the sources write it, VOCABULARY:code or the code alone."
             )
-            table = table[table["patient"].isin(known)]
-            number = first + np.searchsorted(known, table["patient"].to_numpy())
-            tables.append(table.assign(patient=number))
+        return Cohort(own, survival)
+
+    def survival(self, folders: Sequence[Path], outcome: Outcome, target: str) -> pd.DataFrame:
+        """patient, time, event of the sites with records here, checked; others are not read."""
+        tables, first = [], 0
+        for name, folder, source, known in zip(
+            self.names, folders, outcome.sources, self.pseudonyms, strict=True
+        ):
+            if name not in self.left_out:
+                table = read_outcome(
+                    folder, source, target=target, code=outcome.code, landmark=outcome.landmark
+                )
+                table = table[table["patient"].isin(known)]
+                number = first + np.searchsorted(known, table["patient"].to_numpy())
+                tables.append(table.assign(patient=number))
             first += known.size
         return check_survival(pd.concat(tables, ignore_index=True))
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Records that a target is told of, and what became of their patients, where it is followed."""
+
+    records: Records
+    survival: pd.DataFrame | None = None
 
 
 def read_sites(
@@ -150,7 +211,7 @@ def read_sites(
     )
     progress("records", 1.0)
     site = np.repeat(np.array(names, dtype=object), [block.shape[0] for block in blocks])
-    return Records(whole, site, pseudonyms)
+    return Records(whole, site, tuple(names), pseudonyms)
 
 
 def _of_this_study(

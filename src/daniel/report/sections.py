@@ -128,7 +128,10 @@ def phenotype_section(
         ),
         *_between_sites(table),
     ]
-    left = f" Too few patients there, so left out: {', '.join(found.left_out)}."
+    left = (
+        " Too few patients there, so left out of everything about the target: "
+        f"{', '.join(found.left_out)}."
+    )
     return Section(
         f"Phenotyping: {name}",
         "Can records with this diagnosis be told by their other codes? The target itself is hidden "
