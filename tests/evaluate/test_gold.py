@@ -11,6 +11,7 @@ from daniel.evaluate.gold import (
     phecode_pairs,
     read_pairs,
     rxnorm_atc_pairs,
+    spelled,
     split_known,
     umls_pairs,
 )
@@ -282,3 +283,20 @@ def test_hierarchies_hold_the_reference_pairs_of_the_paper_s_authors():
     atc = root / "vocab/rxnorm_atc/WHO_ATC-DDD_2026-04-25.csv"
     ours = {pair[:2] for pair in found(rxnorm_atc_pairs(codes, atc, names))}
     assert len(ours & theirs) / len(theirs) > 0.6  # chance: 0.006
+
+
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("phecode:9", ["PheCode:9"]),
+        ("PHECODE//10.1", ["PheCode:10.1"]),
+        ("icd10cm/e119", ["ICD-10-CM:E11.9"]),
+        ("PheCode:8.5", ["PheCode:008.5"]),
+        ("DIAGNOSIS//ICD//9//4019", ["DIAGNOSIS//ICD//9:401.9"]),
+        ("PheCode:1", []),
+        ("9", []),
+    ],
+)
+def test_a_code_is_found_as_prepare_finds_it(code, found):
+    own = ["PheCode:9", "PheCode:10.1", "PheCode:101", "ICD-10-CM:E11.9", "PheCode:008.5"]
+    assert spelled(code, [*own, "DIAGNOSIS//ICD//9:401.9"]) == found

@@ -17,6 +17,7 @@ class MapReport:
     """What a map did."""
 
     file: str
+    source: tuple[str, ...]
     target: str
     sha256: str
     many: str  # which targets of a code with several are kept
@@ -167,6 +168,7 @@ def _report(engine: Engine, m: CodeMap, sha256: str) -> MapReport:
     )
     return MapReport(
         file=Path(m.file).name,
+        source=m.source,
         target=m.target,
         sha256=sha256,
         many=m.many,

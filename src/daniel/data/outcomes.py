@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from daniel.data import prepare, tables
 from daniel.data.engine import Engine, engine, text
 from daniel.data.events import Source
-from daniel.data.sitefolder import PATIENTS, read_site
+from daniel.data.sitefolder import PATIENTS, read_info, read_site
 from daniel.data.sources import open_source
 from daniel.data.summary import Facts
 from daniel.data.windows import date_of
@@ -69,6 +69,24 @@ def read_outcome(
         starts = _starts(patients, read_site(site), target)
         found = open_source(db, str(source), study, Path(work))
         return _from_source(db, found, study.window, starts, code, landmark=landmark)
+
+
+def is_death(code: str) -> bool:
+    return code.upper() in DEATH
+
+
+def may_be_translated(site: str | Path, source: str | Path, code: str, *, named: bool) -> bool:
+    """Whether the records of a site may have other codes in place of this one of its source.
+
+    Maps do so with the vocabularies that they read, and a MEDS source with codes that have parents,
+    unless the study names their vocabulary (named).  Folders of earlier versions do not say what
+    their maps read, which may then be anything.
+    """
+    anything = [""]
+    for m in read_info(site)["facts"]["maps"]:
+        if any(_letters(code).startswith(_letters(v)) for v in m.get("source", anything)):
+            return True
+    return not named and (Path(source) / "metadata" / "codes.parquet").is_file()
 
 
 def first_records(matrix: CodeMatrix, target: str) -> tuple[np.ndarray, np.ndarray]:
@@ -167,9 +185,14 @@ def _from_source(
     return _table(rows["pseudonym"][at_risk], time[at_risk].clip(lower=0.5), event[at_risk])
 
 
+def _letters(text: str) -> str:
+    """Letters and digits alone, in capitals."""
+    return "".join(filter(str.isalnum, text)).upper()
+
+
 def _is_outcome(code: str) -> str:
     """SQL: whether an event has the code, however its vocabulary is set apart."""
-    if code.upper() in DEATH:
+    if is_death(code):
         return "false"
     written = "coalesce(nullif(vocabulary, '') || ':', '') || code"
     return f"upper(tidy(replace({written}, '//', ':'))) = upper(replace({text(code)}, '//', ':'))"
@@ -177,7 +200,7 @@ def _is_outcome(code: str) -> str:
 
 def _deaths(db: Engine, source: Source, code: str) -> str:
     """SQL: deaths as further events: the last that is seen of a patient, or the outcome."""
-    hit = code.upper() in DEATH
+    hit = is_death(code)
     if source.deaths is None:
         if hit:
             raise InputError(f"{source.label} knows no deaths: name another outcome.")

@@ -22,6 +22,7 @@ from threadpoolctl import threadpool_limits
 from daniel.data.outcomes import first_records
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
+from daniel.evaluate.gold import spelled
 from daniel.evaluate.survival import (
     FLOOR,
     check_survival,
@@ -89,7 +90,8 @@ def cluster_patients(
     target : the code whose first record starts a patient's time.
     survival : patient, time (days), event (0/1), one row a patient.
     k : number of clusters; of 2 to 8 the one with the largest silhouette unless given.
-    without : further codes to leave out of the records, such as the outcome's own.
+    without : further codes to leave out of the records, such as the outcome's own, however they
+        are spelled.
     """
     follow_up = check_survival(survival).set_index("patient")
     known = records_for(model, matrix)
@@ -101,7 +103,8 @@ def cluster_patients(
     follow_up = follow_up.loc[patients]
     if not follow_up["event"].any():
         raise InputError("Nobody with the target has the outcome: there is no survival to compare.")
-    Z = _blanked(known, rows, [target, *without])
+    hidden = [own for code in without for own in spelled(code, known.codes)]
+    Z = _blanked(known, rows, [target, *hidden])
     Y = _shortened(model.transform(Z))
     with threadpool_limits(1):  # small sums: threads would only wait for each other
         labels, table = _group(Y, k, floor, random_state)
@@ -173,7 +176,7 @@ def _check_patients(n: int, floor: int) -> None:
 def _blanked(matrix: CodeMatrix, rows: np.ndarray, codes: Sequence[str]) -> sp.csr_array:
     """Some records, with these codes absent from all of them."""
     keep = np.ones(len(matrix.codes), dtype=np.float32)
-    keep[[matrix.codes.index(code) for code in codes if code in matrix.codes]] = 0
+    keep[[matrix.codes.index(code) for code in codes]] = 0
     Z = sp.csr_array(matrix.Z[rows] @ sp.diags_array(keep, format="csr"))
     Z.eliminate_zeros()
     return Z

@@ -121,6 +121,24 @@ def _capitals(vocabulary: str) -> str:
     return re.sub(r"[\W_]", "", vocabulary).upper()
 
 
+def spelled(code: str, codes: Sequence[str]) -> list[str]:
+    """Those of `codes` that `code` may mean, as `daniel prepare` would find them.
+
+    In any letter case, and only if there is none, without regard to signs and leading zeros too.
+    """
+    for key in (lambda text: _key(text.replace("//", ":")).upper(), _loose_key):
+        found = [own for own in codes if key(own) == key(code)]
+        if found:
+            return found
+    return []
+
+
+def _loose_key(code: str) -> tuple[str, str]:
+    """Vocabulary and code in capitals, without signs, and the code without leading zeros."""
+    *vocabulary, rest = re.split("[:/]+", code.upper())
+    return re.sub(r"[\W_]", "", "".join(vocabulary)), re.sub(r"[\W_]", "", rest).lstrip("0")
+
+
 def phecode_pairs(
     codes: Sequence[str],
     table: Table | None = None,

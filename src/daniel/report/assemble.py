@@ -127,6 +127,8 @@ def assemble(
     report, model = open_model(model_folder)
     words = words_of(sites) | ({} if descriptions is None else read_descriptions(descriptions))
     parts = parts_of(model, report, descriptions=words, focus=target)
+    if outcome is not None:
+        outcome.check_hidden(sites, parts.codes)
     found: list[Section] = []
     known = None
     if pairs is not None or choices.relations:

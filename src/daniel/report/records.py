@@ -15,12 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
-from daniel.data.outcomes import read_outcome
+from daniel.data.outcomes import is_death, may_be_translated, read_outcome
 from daniel.data.sitefolder import CODES, read_info, read_site
 from daniel.errors import FormatError, InputError
 from daniel.estimator import Daniel
 from daniel.evaluate.cases import Cases, has_code, small_sites
 from daniel.evaluate.clusters import records_for
+from daniel.evaluate.gold import spelled
 from daniel.evaluate.survival import check_survival
 from daniel.federated.files import check_parent
 from daniel.federated.folder import REPORT, read_model, read_report
@@ -59,6 +60,22 @@ class Outcome:
     code: str | None = None
     name: str = "outcome"
     landmark: bool = True
+
+    def check_hidden(self, folders: Sequence[Path], codes: Sequence[str]) -> None:
+        """Refuse times that start with the record where the outcome cannot be kept out of it.
+
+        Its own code is left out of the records; what it was translated to is not known.
+        """
+        if self.code is None or self.landmark or is_death(self.code):
+            return
+        named = bool(spelled(self.code, codes))
+        for folder, source in zip(folders, self.sources, strict=True):
+            if may_be_translated(folder, source, self.code, named=named):
+                raise InputError(
+                    f"The outcome {self.code!r} may be in the records under another code, by a map "
+                    "or a parent, and would shape the groups: use the landmark, so that records "
+                    "end before time starts."
+                )
 
     @property
     def zero(self) -> str:
