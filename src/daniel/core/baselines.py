@@ -13,6 +13,7 @@ import numpy as np
 from daniel.core.paper import symmetric_derivative
 from daniel.core.records import Records
 from daniel.core.start import in_ball
+from daniel.core.threads import decomposing
 
 Spectrum = Callable[[np.ndarray], np.ndarray]
 
@@ -74,7 +75,8 @@ def projected_descent(
         W = symmetric_derivative(hub, theta)
         if correction is not None:
             W = W + correction
-        value, vector = np.linalg.eigh(theta - step_size * W)
+        with decomposing(hub.p):
+            value, vector = np.linalg.eigh(theta - step_size * W)
         following = in_ball((vector * spectrum(value)) @ vector.T, radius)
         moved = np.linalg.norm(following - theta)
         theta = following
