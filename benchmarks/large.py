@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.exchange import Cost, events, measured
 from benchmarks.problems import PROJECT_ROOT
+from benchmarks.source import made_by
 from daniel.core.natural import SMALL_HUB
 from daniel.federated import messages
 from daniel.federated.keys import make_key, write_key
@@ -155,9 +156,11 @@ The records are synthetic. A hub with at most {SMALL_HUB:g} records a code, here
 sees no component above
 chance, starts at independence: the start is then no fit, the answer multiplies no factors, and \
 the finish goes the
-whole way by itself.
+whole way by itself, on synthetic records (docs/method.md).
 
 {tables.made(rows)}
+
+Last run: {made_by()}.
 """
 
 

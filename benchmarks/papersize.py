@@ -30,6 +30,7 @@ import numpy as np
 
 from benchmarks.exchange import Cost, measured
 from benchmarks.problems import PROJECT_ROOT
+from benchmarks.race import commit
 from benchmarks.source import fingerprint
 from daniel.core import natural
 from daniel.data.sitefolder import read_site
@@ -160,6 +161,7 @@ def measure(folder: Path) -> dict[str, Any]:
             "Python": platform.python_version(),
             "numpy": version("numpy"),
             "daniel": version("daniel"),
+            "commit": commit(),
         },
     }
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from benchmarks import problems
+from benchmarks.source import made_by
 from daniel.core import natural, paper
 from daniel.core.records import Records, records_from
 from daniel.errors import DivergenceError
@@ -60,6 +61,7 @@ def main() -> None:
     problem = problems.load("visits")
     records = records_from(problem.Z)
     natural_until(records, np.inf)  # compiled
+    print(made_by())
     print(f"emergency visits: {records.total:,.0f} records, {records.p} codes, rank {RANK}")
     finished = []
     for step in STEPS:

@@ -4,8 +4,15 @@ import hashlib
 from pathlib import Path
 
 import daniel
+from benchmarks.race import commit, versions
 
 ROOT = Path(daniel.__file__).parent
+
+
+def made_by() -> str:
+    """Commit and versions, in a line for results that are text."""
+    told = ", ".join(f"{name} {number}" for name, number in versions().items())
+    return f"commit {commit() or 'unknown'}; {told}"
 
 
 def fingerprint(*patterns: str) -> str:

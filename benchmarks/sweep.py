@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.source import made_by
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.ising import sweep
 from daniel.core.records import Records, records_from
@@ -106,6 +107,7 @@ def main() -> None:
     U = (np.random.default_rng(1).standard_normal((p, d)) * 0.05 / np.sqrt(d)).astype(np.float32)
     records = make_records(n, p, arguments.density)
 
+    print(made_by())
     print(
         f"n={n:,}  p={p:,}  d={d}  density {arguments.density:.1%}  median of {arguments.repeats}"
     )

@@ -18,6 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
+from benchmarks.source import made_by
 from daniel.cluster import distributed
 from daniel.core import natural
 from daniel.core.coordinates import natural_coordinates
@@ -133,6 +134,7 @@ def main() -> None:
     os.environ["DANIEL_NUM_THREADS"] = str(a.workers)  # here as there
     options = {"n_workers": a.workers, "threads_per_worker": 1, "dashboard_address": ":0"}
     with LocalCluster(**options, silence_logs="CRITICAL") as cluster, Client(cluster) as client:
+        print(made_by())
         print(
             f"{a.p:,} codes, rank {a.d}; {a.workers} threads here, {a.workers} Dask workers of one "
             f"thread; medians of {a.repeats} (sweeps: {3 * a.repeats})"

@@ -403,4 +403,4 @@ def test_refits_over_sites_and_of_some_sites(study, east, tmp_path, names, over)
     told = {"refits": 3, "over": over, "sites": ", ".join(names)}
     assert told.items() <= graph.graph.items()
     shares = {round(3 * about["stability"], 9) for *_, about in graph.edges(data=True)}
-    assert shares <= {0, 1, 2, 3} and 3 in shares
+    assert shares <= {0, 1, 2, 3} and max(shares) > 0
