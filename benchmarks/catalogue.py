@@ -89,9 +89,8 @@ def _convex(**options: Any) -> dict[str, Entry]:
     found = {}
     for name, label in CONVEX.items():
         module = name.replace("-", "_")
-        about = {"edition": 2, **options}
-        found[f"{name}{end}"] = _entry(module, label, "stay", **about)
-        found[f"{name}-pooled{end}"] = _entry(module, f"{label}, pooled", pooled=True, **about)
+        found[f"{name}{end}"] = _entry(module, label, "stay", **options)
+        found[f"{name}-pooled{end}"] = _entry(module, f"{label}, pooled", pooled=True, **options)
     return found
 
 

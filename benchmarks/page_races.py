@@ -18,8 +18,8 @@ settings shows the one with the best mean AUC, which favours the rivals: Daniel 
 defaults, but on simulations ties intercepts to the diagonal, as they were drawn; so does FedAvg.
 FedAvg has Daniel's penalty, 50 components from a random start, and no correlations beside the
 couplings in its vectors.
-SV-Soft, SV-Hard, SV-Topd and PSD-Cvx have the paper's step, .01 (.1 on simulations), or the one
-that is told. *Error*: distance of the couplings to those that the records were drawn from.
+SV-Soft, SV-Hard, SV-Topd and PSD-Cvx run in double precision and have the paper's step, .01 (.1 on
+simulations), or the one that is told. *Error*: distance of the couplings to those that the records were drawn from.
 *Time*: of the fit, all sites together, without reading and compiling; *ratio*: to Daniel in one
 shot where records stay at their sites, to Daniel pooled where they do not. Each method uses the
 threads that it uses by itself; word2vec has one, since its result would else depend on their

@@ -15,15 +15,11 @@ def run(
 ) -> Result:
     """Fit one of `daniel.baselines` with a step, by default the paper's first.
 
-    Their ball keeps every step finite, so none gives way to a smaller one.  Many codes are fitted
-    in single precision, as Daniel does.
+    Their ball keeps every step finite, so none gives way to a smaller one.
     """
     said = papers(problem)
     model = make(
-        step_size=said.steps[0] if step is None else step,
-        max_iter=said.iterations,
-        dtype="float32" if problem.theta is None else "float64",
-        **options,
+        step_size=said.steps[0] if step is None else step, max_iter=said.iterations, **options
     )
     model.fit(problem.Z, sites=None if pooled else problem.sites)
     embedding = model.embedding_ if model.embedding_.size else np.zeros((problem.Z.shape[1], 1))
