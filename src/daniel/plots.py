@@ -120,11 +120,12 @@ def log_log(panels: Sequence[tuple[str, pd.DataFrame]], *, xlabel: str, ylabel: 
 def survival_curves(
     curves: pd.DataFrame, *, p_value: float | None = None, outcome: str = "outcome"
 ) -> Figure:
-    """Kaplan-Meier curves with bands, censor marks, and the number at risk below.
+    """Life-table curves with bands, censor marks, and the number at risk below.
 
-    curves: cluster, time (days), survival, lo, hi, at_risk, censored, as `evaluate.survival`
-    releases them.  A mark stands where patients were censored since the row before; the number at
-    risk at a tick is that of the last row up to it.
+    curves: cluster, time (days), survival, lo, hi, at_risk, events, censored, as
+    `evaluate.survival` releases them.  Rows count what happened since such were counted before, so
+    between them run straight lines.  A mark stands where a row counts censored patients; the number
+    at risk at a tick is that of the last row up to it.
     """
     groups = [(int(c), t.sort_values("time")) for c, t in curves.groupby("cluster")]
     with matplotlib.rc_context(SETTINGS):
@@ -232,11 +233,10 @@ def _survival(axes: Axes, place: int, cluster: int, table: pd.DataFrame) -> None
     colour = COLOURS[place % len(COLOURS)]
     years = table["time"] / YEAR
     n = f"{table['at_risk'].iloc[0]:,}"
-    axes.fill_between(years, table["lo"], table["hi"], step="post", color=colour, alpha=0.15, lw=0)
-    axes.step(
+    axes.fill_between(years, table["lo"], table["hi"], color=colour, alpha=0.15, lw=0)
+    axes.plot(
         years,
         table["survival"],
-        where="post",
         color=colour,
         ls=LINES[place % len(LINES)],
         lw=1.6,

@@ -13,7 +13,7 @@ from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate import clusters
 from daniel.evaluate.clusters import _sizes, _top_codes, cluster_patients, records_for
-from daniel.evaluate.survival import kaplan_meier, logrank, released
+from daniel.evaluate.survival import kaplan_meier, logrank, median_on_lines, released
 from daniel.matrix import CodeMatrix
 
 TARGET = "PheCode:290.1"
@@ -85,8 +85,7 @@ def test_every_number_agrees_with_the_labels(cohort, found):
         expected = released(kaplan_meier(own["time"], own["event"]))
         pd.testing.assert_frame_equal(curve.reset_index(drop=True), expected)
         median = found.medians.set_index("cluster").loc[c, "median"]
-        below = curve.loc[curve["survival"] <= 0.5, "time"]
-        assert median == (below.min() if len(below) else np.inf)
+        assert median == median_on_lines(expected)[0]
 
 
 def test_top_codes_are_shares_of_patients(cohort, found):
@@ -190,8 +189,10 @@ def test_nearly_everyone_with_the_outcome_is_told_as_a_bound(cohort):
     table = planted(cohort).assign(event=1)
     table.loc[table.index[:3], "event"] = 0  # three of the larger group
     found = cluster_patients(cohort[0], cohort[1], TARGET, table, k=2)
-    n = found.sizes["patients"][0]
-    assert found.sizes["events"][0] == f">{n - 11}"
+    curve = found.curves[found.curves["cluster"] == 1]
+    assert found.sizes["events"][0] == f"≥{curve['events'].sum()}"
+    bare = {1: curve.head(1)}
+    assert _sizes(np.ones(40, int), np.arange(40) > 2, bare, 11)["events"].item() == ">29"
 
 
 def test_the_first_record_with_the_target_counts():
@@ -260,7 +261,7 @@ def test_totals_do_not_tell_the_few_outcomes_after_the_last_row_of_a_curve():
         if isinstance(told, int):
             exact += 1
             lost = curve["censored"].sum()
-            later = told - (n - curve["at_risk"].iloc[-1] - lost)
+            later = told - curve["events"].sum()
             assert later == told or not 0 < later < 11
             assert later == told or not 0 < n - told - lost < 11
     assert 0 < exact < 60

@@ -2,6 +2,8 @@
 
 import shutil
 import subprocess
+from functools import cache
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -10,11 +12,14 @@ from scipy.stats import chi2 as chi2_law
 from scipy.stats import norm
 
 from daniel.errors import InputError, ParameterError
+from daniel.evaluate.clusters import _sizes
 from daniel.evaluate.survival import (
+    _counted,
     check_survival,
     guarded,
     kaplan_meier,
     logrank,
+    median_on_lines,
     median_time,
     released,
 )
@@ -132,36 +137,98 @@ def test_what_others_see_is_never_about_few(seed, floor):
     exact = kaplan_meier(time, event)
     seen = released(exact, floor=floor)
     assert seen["time"].iloc[0] == 0 and seen["survival"].iloc[0] == 1
-    assert seen["at_risk"].iloc[0] == time.size
+    assert seen["at_risk"].iloc[0] == time.size and seen["at_risk"].min() >= floor
     assert (seen["time"] % 30 == 0).all() and (np.diff(seen["time"]) > 0).all()
-    assert seen.drop(columns="time").notna().all(axis=None)
-    left = -np.diff(seen["at_risk"])
-    events = left - seen["censored"].to_numpy()[1:]
-    for count in (*events, *seen["censored"]):
+    assert seen.notna().all(axis=None)
+    assert seen["events"].iloc[-1] > 0
+    for count in (*seen["events"], *seen["censored"], *-np.diff(seen["at_risk"])):
         assert count == 0 or count >= floor
-    assert (left >= floor).all()
-    for row in seen.itertuples():
-        assert (time > row.time).sum() >= (floor if row.time else 1)
-        had = time <= row.time
-        told = time.size - row.at_risk
-        assert 0 <= had.sum() - told < floor  # censored ones that a later row counts
+    for day, *told in (
+        seen[["time", "events", "censored"]].cumsum().assign(time=seen["time"]).values
+    ):
+        for kind, count in zip((1, 0), told, strict=True):
+            assert 0 <= ((time <= day) & (event == kind)).sum() - count < floor
 
 
-@pytest.mark.parametrize(("n", "far"), [(60, 0.1), (200, 0.03), (1000, 0.01), (3000, 0.005)])
+def early_leavers(seed, n=73):
+    """One in nine has the outcome in a year, and four in ten are last seen."""
+    rng = np.random.default_rng(seed)
+    time = np.ceil(rng.exponential(9 * 365, n))
+    last = np.ceil(rng.exponential(2.5 * 365, n).clip(max=5 * 365))
+    return np.minimum(time, last), (time <= last).astype(int)
+
+
+@pytest.mark.parametrize("n", [73, 150, 300])
+@pytest.mark.parametrize("seed", range(8))
+def test_numbers_at_risk_are_within_ten_though_most_leave_early(seed, n):
+    """They were counted with the next eleven outcomes, and were up to 53 too large."""
+    time, event = early_leavers(seed, n)
+    exact = kaplan_meier(time, event)
+    seen = released(exact)
+    days = np.arange(0, seen["time"].iloc[-1] + 1, 30)
+    told = seen["at_risk"].to_numpy()[np.searchsorted(seen["time"], days, side="right") - 1]
+    truth = (time > days[:, None]).sum(axis=1)
+    assert (np.abs(told - truth) <= 10).all()
+    assert gap(exact, seen) < 0.08
+
+
+def gap(exact, seen):
+    """The largest difference of the lines from the exact curve, on any day."""
+    days = np.arange(seen["time"].iloc[-1] + 1)
+    there = exact.iloc[exact["time"].searchsorted(days, side="right") - 1]
+    lines = np.interp(days, seen["time"], seen["survival"])
+    return np.abs(lines - there["survival"].to_numpy()).max()
+
+
+@pytest.mark.parametrize(("n", "far"), [(60, 0.14), (200, 0.05), (1000, 0.02), (3000, 0.01)])
 @pytest.mark.parametrize("seed", range(5))
 def test_what_others_see_is_close_to_the_exact_curve(n, far, seed):
     time, event, _ = problem(seed, n=n)
     exact = kaplan_meier(time, event)
     seen = released(exact)
+    assert gap(exact, seen) < far
     there = exact.iloc[exact["time"].searchsorted(seen["time"], side="right") - 1]
-    for name in ("survival", "lo", "hi"):
+    for name in ("lo", "hi"):
         np.testing.assert_allclose(seen[name], there[name], atol=far, rtol=0)
+    if n >= 200:
+        assert median_on_lines(seen)[0] == pytest.approx(median_time(exact)[0], rel=0.1)
+
+
+def test_nothing_follows_from_all_that_is_told():
+    """Of every history of few patients: those that look alike differ in each small number.
+
+    Numbers are those of any time between two rows of the grid: who had the outcome, was last seen,
+    or either, and who is left; told are the rows, the number of patients, and the total.
+    """
+    floor, steps = 3, 3
+    spans = list(combinations(range(steps + 1), 2))
+
+    @cache
+    def total(n, had, events, censored):
+        curve = pd.DataFrame({"events": [events], "censored": [censored]})
+        return _sizes(np.ones(n, int), np.arange(n) < had, {1: curve}, floor)["events"].item()
+
+    for n in (7, 9, 11):
+        alike: dict[object, list[np.ndarray]] = {}
+        for bars in combinations(range(n + 2 * steps - 1), 2 * steps - 1):
+            parts = np.diff([-1, *bars, n + 2 * steps - 1]) - 1
+            sums = np.pad(parts.reshape(2, steps).cumsum(axis=1), ((0, 0), (1, 0)))
+            rows = _counted(n, *sums[:, 1:], floor)
+            told = rows.tobytes(), total(n, sums[0, -1], *rows[-1, 1:3])
+            both = np.vstack([sums, sums.sum(axis=0)])
+            numbers = [both[:, j] - both[:, i] for i, j in spans] + [n - both[2]]
+            alike.setdefault(told, []).append(np.concatenate(numbers))
+        assert len(alike) > 5
+        for numbers in map(np.array, alike.values()):
+            known = numbers[0][(numbers == numbers[0]).all(axis=0)]
+            assert not ((known > 0) & (known < floor)).any()
 
 
 def test_without_censoring_what_others_see_is_exact():
     time = problem(0, n=500)[0]
     exact = kaplan_meier(time, np.ones_like(time))
     seen = released(exact)
+    seen = seen[seen["events"] > 0]
     there = exact.iloc[exact["time"].searchsorted(seen["time"], side="right") - 1]
     for name in ("survival", "lo", "hi"):
         np.testing.assert_allclose(seen[name], there[name], atol=6e-4, rtol=0)
@@ -192,7 +259,8 @@ def test_a_finer_grid_is_refused():
 
 
 def test_the_median_that_is_not_reached_is_infinite():
-    assert median_time(kaplan_meier([5, 6, 7], [0, 0, 0])) == (float("inf"),) * 3
+    for median in (median_time, median_on_lines):
+        assert median(kaplan_meier([5, 6, 7], [0, 0, 0])) == (float("inf"),) * 3
 
 
 def test_small_numbers_are_guarded():

@@ -65,6 +65,7 @@ def clusters():
             "lo": [1.0, 0.7, 1.0, 0.4],
             "hi": [1.0, 0.85, 1.0, 0.52],
             "at_risk": [1200, 900, 300, 120],
+            "events": [0, 240, 0, 135],
             "censored": [0, 60, 0, 45],
         }
     )
@@ -171,8 +172,8 @@ def test_clusters():
     sizes, codes = (table.frame for table in section.tables)
     assert sizes["patients"].tolist() == ["1,200", "300", "<11"]
     assert sizes["with admission"].tolist() == ["240", ">289", "<11"]
-    assert sizes["median, days"].tolist() == ["beyond the curve", "360", "not shown"]
-    assert sizes["95 % interval"].tolist()[1:] == ["330 to 390", "not shown"]
+    assert sizes["median, days"].tolist() == ["not reached", "360", "not shown"]
+    assert sizes["95 % interval"].tolist() == ["not reached", "330 to 390", "not shown"]
     assert codes.index.tolist() == ["donepezil (RxNorm:135447)"]  # of two clusters, each code once
     assert codes.to_numpy().tolist() == [["50 %", "10 %"]]
     assert codes.columns.tolist() == ["in cluster 1", "in cluster 2"]

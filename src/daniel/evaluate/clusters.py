@@ -29,7 +29,7 @@ from daniel.evaluate.survival import (
     guarded,
     kaplan_meier,
     logrank,
-    median_time,
+    median_on_lines,
     released,
 )
 from daniel.matrix import CodeMatrix, listed
@@ -46,7 +46,7 @@ class Clusters:
     """Clusters are numbered from 1, the largest first.
 
     sizes      cluster, patients, events
-    curves     cluster, time, survival, lo, hi, at_risk, censored (`survival.released`)
+    curves     cluster, time, survival, lo, hi, at_risk, events, censored (`survival.released`)
     medians    cluster, median, lo, hi in days; infinite: not reached
     top_codes  cluster, code, inside, outside, difference: shares of patients with the code
     silhouette k, silhouette, enough (every cluster has `floor` patients); empty if k was given
@@ -126,10 +126,10 @@ def cluster_patients(
         floor=floor,
         sizes=_sizes(labels, event, curves, floor),
         curves=pd.concat([t.assign(cluster=c) for c, t in curves.items()], ignore_index=True)[
-            ["cluster", "time", "survival", "lo", "hi", "at_risk", "censored"]
+            ["cluster", "time", "survival", "lo", "hi", "at_risk", "events", "censored"]
         ],
         medians=pd.DataFrame(
-            [(c, *median_time(t)) for c, t in curves.items()],
+            [(c, *median_on_lines(t)) for c, t in curves.items()],
             columns=["cluster", "median", "lo", "hi"],
         ),
         top_codes=_top_codes(Z[tested], labels[tested], known.codes, floor),
@@ -241,20 +241,20 @@ def _sizes(
 ) -> pd.DataFrame:
     """Patients and outcomes of each cluster, none of which tells of few, beside its curve or alone.
 
-    The curve counts outcomes up to its last row; a total must not tell the few after it.
+    The curve counts outcomes up to its last row; a total must not tell the few after it.  Beside a
+    curve every total that is not told has the same words, for two of them would tell some apart.
     """
     rows = []
     for c in np.unique(labels):
         n, had = int((labels == c).sum()), int(event[labels == c].sum())
         told = guarded(n if n < floor else had, floor)
         if n >= floor:
-            curve = curves[c]
-            lost = int(curve["censored"].sum())
-            counted = n - int(curve["at_risk"].iloc[-1]) - lost
-            if 0 < n - had < floor:  # those without the outcome are few
-                told = f">{n - floor}"
-            elif counted and (0 < had - counted < floor or 0 < n - had - lost < floor):
+            counted, lost = (int(curves[c][name].sum()) for name in ("events", "censored"))
+            few = [0 < others < floor for others in (n - had, had - counted, n - had - lost)]
+            if counted and any(few):
                 told = f"≥{counted}"
+            elif few[0]:  # those without the outcome
+                told = f">{n - floor}"
         rows.append((int(c), guarded(n, floor), told))
     return pd.DataFrame(rows, columns=["cluster", "patients", "events"])
 

@@ -97,51 +97,93 @@ def median_time(curve: pd.DataFrame) -> tuple[float, float, float]:
     return found[0], found[1], found[2]
 
 
-def released(curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS) -> pd.DataFrame:
-    """What of an exact curve others may see: time, survival, lo, hi, at_risk, censored.
+def median_on_lines(curve: pd.DataFrame) -> tuple[float, float, float]:
+    """(median, lo, hi) of a released curve: the days on which its lines come down to 1/2.
 
-    Rows are at multiples of `grid` days, where since the row before at least `floor` patients had
-    the outcome, or none had it and at least `floor` were censored; the curve ends where fewer than
-    `floor` are left.  censored counts those since the row before; fewer than `floor` are counted
-    with a later row, so at_risk, which is who of the first row has not been counted yet, may be too
-    large by up to floor - 1.
+    Infinite where they end before.  A row counts what has happened since the one before, so the
+    first row below 1/2 would be late.
+    """
+    found = []
+    for column in ("survival", "lo", "hi"):
+        share = curve[column].to_numpy()
+        below = np.flatnonzero(share <= 0.5)[:1]
+        ends = np.append(below, below - 1)
+        at = np.interp(0.5, share[ends], curve["time"].to_numpy()[ends]) if below.size else np.inf
+        found.append(float(np.round(at)))
+    return found[0], found[1], found[2]
+
+
+def released(curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS) -> pd.DataFrame:
+    """What of an exact curve others may see: time, survival, lo, hi, at_risk, events, censored.
+
+    Rows are at multiples of `grid` days.  events and censored count those since they were counted
+    last, in a row where at least `floor` have come together of a kind, and are 0 in the others.
+    at_risk is within floor - 1 of the number still followed (`_counted`).  The last row is one that
+    counts events: how the curve goes on after it is not told.
 
     Survival is the life-table estimate from these counts alone: an exact share would tell, through
-    the number that it is a share of, how few were censored.  Those that a row counts are taken to
-    have left evenly since censored ones were counted before.
+    the number that it is a share of, how few were censored.  Between rows that count events it is
+    a straight line.
     """
     if grid < GRID_DAYS:
         raise ParameterError(f"The grid is {grid} days: expected at least {GRID_DAYS}.")
     days = np.arange(grid, curve["time"].max() + grid, grid)
-    events, censored = (curve[name].cumsum().to_numpy() for name in ("events", "censored"))
-    n = int(curve["at_risk"][0])
-    rows = [(0.0, 0, 0)]  # time, and how many had the outcome or were censored, as far as counted
-    for day, here in zip(days, curve["time"].searchsorted(days, side="right") - 1, strict=True):
-        if n - events[here] - censored[here] < floor:
+    here = curve["time"].searchsorted(days, side="right") - 1
+    sums = (curve[name].cumsum().to_numpy()[here] for name in ("events", "censored"))
+    step, had, lost, left = _counted(int(curve["at_risk"][0]), *sums, floor).T
+    time = float(grid) * step
+    out = pd.DataFrame({"time": time} | _life_table(int(left[0]), time, had, lost)).round(DIGITS)
+    events, censored = (np.diff(told, prepend=0) for told in (had, lost))
+    return out.assign(at_risk=left, events=events, censored=censored)
+
+
+def _counted(n: int, events: np.ndarray, censored: np.ndarray, floor: int) -> np.ndarray:
+    """Rows (step, events, censored, at risk) of n patients, from sums up to each step of the grid.
+
+    Events and censorings are counted apart, each as soon as `floor` have come together: no count
+    of one kind says anything about the other.  So of either up to floor - 1 are not counted, and
+    together twice as many.  Whether these are `floor` or more is told too, by a lower number at
+    risk.  That number keeps or falls by at least `floor`, so that no two of them differ by few; it
+    may then be too small, as by up to floor - 1 it may be too large.
+
+    The last row is told, not true, to leave `floor` patients: an end where few are really left
+    would tell how many are not counted.
+    """
+    rows = [(0, 0, 0, n)]
+    for step, (e, c) in enumerate(zip(events.tolist(), censored.tolist(), strict=True), 1):
+        _, had, lost, left = rows[-1]
+        had, lost = (e if e - had >= floor else had), (c if c - lost >= floor else lost)
+        most = n - had - lost - (floor if e - had + c - lost >= floor else 0)
+        if most < 2 * floor - 1:
             break
-        _, had, lost = rows[-1]
-        more, gone = int(events[here]) - had, int(censored[here]) - lost
-        if more >= floor or (more == 0 and gone >= floor):
-            rows.append((float(day), had + more, lost + (gone if gone >= floor else 0)))
-    time, had, lost = np.array(rows).T
-    out = pd.DataFrame({"time": time} | _life_table(n, time, had, lost)).round(DIGITS)
-    told = np.diff(lost, prepend=0).astype(int)
-    return out.assign(at_risk=(n - had - lost).astype(int), censored=told)
+        if most < left:
+            left = min(most, left - floor)
+        if (had, lost, left) != rows[-1][1:]:
+            rows.append((step, had, lost, left))
+    out = np.array(rows)
+    return out[: np.searchsorted(out[:, 1], out[-1, 1]) + 1]
 
 
 def _life_table(
     n: int, time: np.ndarray, had: np.ndarray, lost: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """survival, lo, hi of n patients of whom, up to each time, so many had the outcome or left."""
-    counted = np.flatnonzero(np.diff(lost, prepend=-1))
-    gone = np.interp(time, time[counted], lost[counted])
-    events = np.diff(had, prepend=0)
-    exposed = n - (had - events) - (gone + np.append(0, gone[:-1])) / 2
-    survival = np.cumprod(1 - events / exposed)
-    error = np.sqrt(np.cumsum(events / (exposed * (exposed - events))))
+    """survival, lo, hi of n patients of whom, up to each time, so many had the outcome or left.
+
+    Those who left are taken to have left evenly since such were counted before, and outcomes to
+    have come evenly too: they are divided by the mean number at risk since the last ones.
+    """
+    counts, leaves = (np.flatnonzero(np.diff(told, prepend=-1)) for told in (had, lost))
+    gone = np.interp(time, time[leaves], lost[leaves])
+    spent = np.append(0, np.cumsum(np.diff(time) * (gone[1:] + gone[:-1]) / 2))
+    mean = np.diff(spent[counts]) / np.diff(time[counts])
+    events = np.diff(had[counts])
+    exposed = n - had[counts][:-1] - mean
+    survival = np.append(1, np.cumprod(1 - events / exposed))
+    error = np.sqrt(np.append(0, np.cumsum(events / (exposed * (exposed - events)))))
     log = np.where(survival < 1, np.log(survival), -1.0)
     lo, hi = (survival ** np.exp(sign * Z95 * error / log) for sign in (-1, 1))
-    return {"survival": survival, "lo": lo, "hi": hi}
+    found = {"survival": survival, "lo": lo, "hi": hi}
+    return {name: np.interp(time, time[counts], value) for name, value in found.items()}
 
 
 def guarded(count: int, floor: int = FLOOR) -> int | str:

@@ -11,6 +11,7 @@ from daniel.evaluate.clusters import Clusters
 from daniel.evaluate.compare import FEDERATED, POOLED, Comparison
 from daniel.evaluate.phenotype import ALL, FEWEST_PATIENTS, UNSUPERVISED, Phenotyping
 from daniel.evaluate.relations import FEWEST_PAIRS
+from daniel.evaluate.survival import GRID_DAYS
 from daniel.matrix import listed
 from daniel.plots import code_network, p_text, survival_curves
 from daniel.report.figures import auc_intervals, svg
@@ -32,6 +33,7 @@ METHODS = {
     "boosting": "gradient boosting on patient vectors",
 }
 COMPARISON = "Comparison"
+NOT_REACHED = "not reached"
 STRONGEST = 15  # edges in the table of a graph
 
 
@@ -207,15 +209,13 @@ def clusters_section(
         "Patients are grouped by the other codes of their first record with this diagnosis; the "
         f"outcome has no part in the grouping.{chosen} {zero} Log-rank test "
         f"among {tested}: {p_text(found.p_value)}. "
-        f"Nothing is shown of fewer than {found.floor} patients, so curves end early and move in "
-        f"coarse steps.{_left_out(found)}",
+        f"Nothing is shown of fewer than {found.floor} patients, so curves end early and are "
+        f"straight between counts.{_left_out(found)}",
         [
             Table(
                 sizes,
-                "The median is the first row of the curve by which half of the cluster had the "
-                f"outcome. Rows wait for {found.floor} outcomes each, so in small groups it may be "
-                "late, by up to a third; “beyond the curve” means that half had not had it by the "
-                "last row.",
+                "The median is the day by which half of the cluster had the outcome, read off the "
+                "curve; “not reached” means that the curve ends before.",
                 "Size and outcome",
             ),
             Table(
@@ -229,8 +229,9 @@ def clusters_section(
             Figure(
                 svg(survival_curves(found.curves, p_value=found.p_value, outcome=outcome)),
                 f"Share of patients without {outcome} over time, from counts of at least "
-                f"{found.floor} patients, with 95 % bands; ticks mark patients who were last seen "
-                "then. Below: patients still followed, as counted at the last step.",
+                f"{found.floor} patients, with 95 % bands; a tick stands where {found.floor} or "
+                "more had been last seen since the tick before. Below: patients still followed, "
+                f"counted every {GRID_DAYS} days, give or take {found.floor - 1}.",
                 f"Survival curves of {len(medians)} clusters; medians in days: "
                 + ", ".join(_days(v) for v in medians["median"])
                 + f"; log-rank {p_text(found.p_value)}.",
@@ -383,8 +384,11 @@ def _percent(share: float) -> str:
 def _days(time: float) -> str:
     if pd.isna(time):
         return "not shown"
-    return f"{time:,.0f}" if np.isfinite(time) else "beyond the curve"
+    return f"{time:,.0f}" if np.isfinite(time) else NOT_REACHED
 
 
 def _span(lo: float, hi: float) -> str:
-    return "not shown" if pd.isna(lo) else f"{_days(lo)} to {_days(hi)}"
+    """An interval in days; one that does not begin before the curve ends is none."""
+    if pd.isna(lo) or np.isinf(lo):
+        return _days(lo)
+    return f"{_days(lo)} to {_days(hi)}" if np.isfinite(hi) else f"{_days(lo)} or more"
