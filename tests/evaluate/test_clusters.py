@@ -12,7 +12,7 @@ from daniel.data.outcomes import first_records
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate import clusters
-from daniel.evaluate.clusters import _sizes, _top_codes, cluster_patients, records_for
+from daniel.evaluate.clusters import _share, _sizes, _top_codes, cluster_patients, records_for
 from daniel.evaluate.survival import kaplan_meier, logrank, median_on_lines, released
 from daniel.matrix import CodeMatrix
 
@@ -160,7 +160,7 @@ def test_a_cluster_of_few_is_not_described(cohort, monkeypatch):
 
 
 def test_shares_tell_no_small_number(cohort):
-    """A code of three patients here, or one that three lack, is told as of ten."""
+    """A code of three patients here, or one that three lack, is told as of ten, as a bound."""
     model, matrix, groups = cohort
     Z = matrix.Z.toarray()
     second = Z[1::2]
@@ -174,6 +174,18 @@ def test_shares_tell_no_small_number(cohort):
     row = found.top_codes.set_index(["cluster", "code"]).loc[(1, "RxNorm:9")]
     assert row["inside"] == pytest.approx(10 / n[1])
     assert row["outside"] == pytest.approx(1 - 10 / n[2])
+    assert (row["inside_is"], row["outside_is"]) == ("≤", "≥")
+
+
+@pytest.mark.parametrize("n", [11, 15, 19, 20, 21, 22, 40, 235])
+def test_bounds_of_shares_are_true(n):
+    count = np.arange(n + 1)
+    told, sign = _share(count, n, 11)
+    assert (told[sign == "≤"] >= (count / n)[sign == "≤"]).all()
+    assert (told[sign == "≥"] <= (count / n)[sign == "≥"]).all()
+    exact = count[sign == "="]
+    assert (told[sign == "="] == exact / n).all()
+    assert (np.minimum(exact, n - exact) >= 11).all()
 
 
 def test_patients_without_a_time_are_counted_and_guarded(cohort):

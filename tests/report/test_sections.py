@@ -85,7 +85,9 @@ def clusters():
                 "cluster": [1, 2],
                 "code": ["RxNorm:135447", "CCS:47"],
                 "inside": [0.5, 0.25],
+                "inside_is": ["=", "="],
                 "outside": [0.1, 0.5],
+                "outside_is": ["=", "="],
                 "difference": [0.4, -0.25],
             }
         ),
@@ -192,6 +194,17 @@ def test_of_three_clusters_each_has_its_own_codes():
     codes = section.tables[1].frame
     assert codes.index.tolist() == [1, 2] and codes["in the others"].tolist() == ["10 %", "50 %"]
     assert "no time to the outcome" not in section.text
+
+
+def test_shares_of_few_patients_are_bounds_in_words_and_on_the_right():
+    """4 of 235 have the code here, and 3 of 120 lack it there."""
+    found = clusters()
+    found.top_codes.loc[0, ["inside", "outside"]] = [10 / 235, 110 / 120]
+    found.top_codes.loc[0, ["inside_is", "outside_is"]] = ["≤", "≥"]
+    codes = clusters_section(found, WORDS).tables[1]
+    assert codes.frame.to_numpy().tolist() == [["<5 %", ">91 %"]]
+    assert "fewer than 11 have the code, or lack it" in codes.meaning
+    assert page.table(codes).count('<td class="number">') == 2
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,9 @@ class Clusters:
     sizes      cluster, patients, events
     curves     cluster, time, survival, lo, hi, at_risk, events, censored (`survival.released`)
     medians    cluster, median, lo, hi in days; infinite: not reached
-    top_codes  cluster, code, inside, outside, difference: shares of patients with the code
+    top_codes  cluster, code, inside, inside_is, outside, outside_is, difference: shares of patients
+               with the code, and whether a share is told ("=") or at most ("≤") or at least ("≥")
+               so large, since few have the code or lack it
     silhouette k, silhouette, enough (every cluster has `floor` patients); empty if k was given
     chi2, p_value: of the log-rank test among the clusters in `sizes` that have `floor` patients;
     a smaller one is in no other table, nor in the test.
@@ -265,9 +267,9 @@ def _top_codes(
     """The codes whose share of patients differs most between a cluster and the others.
 
     Numbers of patients with a code, and without it, that are below the floor count as floor - 1, so
-    that a share tells no small number.  A code whose difference this would overstate is passed
-    over, as is one that fewer than `floor` patients have.  Of three clusters, two shares would
-    tell the third: there a code with a small number in any of them is passed over.
+    that a share tells no small number (`_share`).  A code whose difference this would overstate is
+    passed over, as is one that fewer than `floor` patients have.  Of three clusters, two shares
+    would tell the third: there a code with a small number in any of them is passed over.
     """
     total = np.asarray(Z.sum(axis=0)).ravel()
     names, size = np.unique(labels, return_counts=True)
@@ -281,7 +283,7 @@ def _top_codes(
         own = labels == c
         sides = ((inside, int(own.sum())), (total - inside, int((~own).sum())))
         exact = inside / sides[0][1] - (total - inside) / sides[1][1]
-        shares = [np.clip(count, floor - 1, max(n - floor, 0) + 1) / n for count, n in sides]
+        shares, signs = zip(*(_share(count, n, floor) for count, n in sides), strict=True)
         difference = shares[0] - shares[1]
         honest = (difference * exact > 0) & (np.abs(difference) <= np.abs(exact) + 1e-12)
         difference = np.where(honest & told, difference, 0)
@@ -293,9 +295,18 @@ def _top_codes(
                     "cluster": c,
                     "code": [codes[j] for j in order],
                     "inside": shares[0][order],
+                    "inside_is": signs[0][order],
                     "outside": shares[1][order],
+                    "outside_is": signs[1][order],
                     "difference": difference[order],
                 }
             )
         )
     return pd.concat(parts, ignore_index=True)
+
+
+def _share(count: np.ndarray, n: int, floor: int) -> tuple[np.ndarray, np.ndarray]:
+    """Shares of n patients, and "=", or "≤" and "≥" where few have a code or lack it."""
+    few, most = count < floor, count > n - floor
+    told = np.select([few, most], [floor - 1, n - floor + 1], count) / n
+    return told, np.select([few, most], ["≤", "≥"], "=")

@@ -129,8 +129,8 @@ def released(curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS) 
         raise ParameterError(f"The grid is {grid} days: expected at least {GRID_DAYS}.")
     days = np.arange(grid, curve["time"].max() + grid, grid)
     here = curve["time"].searchsorted(days, side="right") - 1
-    sums = (curve[name].cumsum().to_numpy()[here] for name in ("events", "censored"))
-    step, had, lost, left = _counted(int(curve["at_risk"][0]), *sums, floor).T
+    had, lost = (curve[name].cumsum().to_numpy()[here] for name in ("events", "censored"))
+    step, had, lost, left = _counted(int(curve["at_risk"][0]), had, lost, floor).T
     time = float(grid) * step
     out = pd.DataFrame({"time": time} | _life_table(int(left[0]), time, had, lost)).round(DIGITS)
     events, censored = (np.diff(told, prepend=0) for told in (had, lost))

@@ -198,7 +198,7 @@ def _is_numeric(column: pd.Series) -> bool:
     if pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column):
         return True
     texts = [str(value) for value in column if str(value) != NOTHING]
-    return bool(texts) and all(text.lstrip("<≤ −-+.")[:1].isdigit() for text in texts)
+    return bool(texts) and all(text.lstrip("<≤>≥ −-+.")[:1].isdigit() for text in texts)
 
 
 def shown(value: Any) -> str:

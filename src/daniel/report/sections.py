@@ -1,5 +1,6 @@
 """Evaluations as sections: a paragraph, tables in words, figures; one function for each kind."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -221,7 +222,8 @@ def clusters_section(
             Table(
                 _codes_apart(found, descriptions),
                 "Shares of patients with a code in their first record with the diagnosis, for the "
-                "codes whose share differs most between a cluster and the rest.",
+                "codes whose share differs most between a cluster and the rest. < and > stand "
+                f"where fewer than {found.floor} have the code, or lack it.",
                 "What sets the clusters apart",
             ),
         ],
@@ -262,8 +264,8 @@ def _codes_apart(found: Clusters, descriptions: Descriptions) -> pd.DataFrame:
     table = pd.DataFrame(
         {
             "code": [_named(code, descriptions) for code in codes["code"]],
-            inside: [_percent(v) for v in codes["inside"]],
-            outside: [_percent(v) for v in codes["outside"]],
+            inside: [_bound(*v) for v in zip(codes["inside"], codes["inside_is"], strict=True)],
+            outside: [_bound(*v) for v in zip(codes["outside"], codes["outside_is"], strict=True)],
         },
         index=pd.Index(codes["cluster"], name="cluster"),
     )
@@ -379,6 +381,14 @@ def _count(n: int | str) -> str:
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
+
+
+def _bound(share: float, sign: str) -> str:
+    """Percents; a bound as the next whole number that is beyond it for certain."""
+    percent = round(100 * share, 6)
+    if sign == "≤":
+        return f"<{math.floor(percent) + 1} %"
+    return f">{math.ceil(percent) - 1} %" if sign == "≥" else _percent(share)
 
 
 def _days(time: float) -> str:
