@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 from sklearn.base import BaseEstimator
+from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
@@ -155,6 +156,18 @@ def test_a_small_site_sets_the_folds_and_has_no_interval():
     fewest = table[["n_pos", "n_neg"]].min(axis=None)
     assert 11 <= fewest < 20 and (table["folds"] == fewest // 5).all()
     assert (table["lo"].isna() == (table["site_test"] == "small")).all()
+
+
+def test_a_classifier_that_learns_nothing_has_no_auc():
+    """Equal scores would read as a measured 0.500 with an interval of no width."""
+    rng = np.random.default_rng(0)
+    Z = np.c_[np.arange(80) % 2, rng.random((80, 5)) < 0.5]
+    stumps = {"stump": lambda seed: DummyClassifier(), "logistic": CLASSIFIERS["logistic"]}
+    model = SimpleNamespace(embedding_=np.eye(6))
+    matrix = CodeMatrix(sparse(Z), CODES[:6])
+    table = phenotype(model, matrix, CODES[0], classifiers=stumps).table.set_index("method")
+    assert table.loc["stump", ["auc", "lo", "hi"]].isna().all()
+    assert table.loc["logistic", ["auc", "lo", "hi"]].notna().all()
 
 
 # --- phenotyping ----------------------------------------------------------------------------------

@@ -169,6 +169,15 @@ def test_few_patients_have_no_interval_and_no_pairs_a_dash():
     assert "nan" not in shown.lower() and ">–</td>" in shown
 
 
+def test_a_classifier_that_learned_nothing_is_a_dash():
+    found = phenotyping()
+    found.table.loc[found.table["method"] == "tree", ["auc", "lo", "hi"]] = np.nan
+    (table,) = phenotype_section(found, WORDS, "north").tables
+    assert "a dash stands where a classifier found nothing to go by" in table.meaning
+    assert "too few for one" not in table.meaning
+    assert '<td class="number">–</td><td class="number">–</td>' in page.table(table)
+
+
 def test_clusters():
     section = clusters_section(clusters(), WORDS, outcome="admission")
     sizes, codes = (table.frame for table in section.tables)

@@ -86,6 +86,7 @@ def test_a_small_site_is_in_no_section(study, tmp_path, kept, followed):
         "Comparison",
     ]
     assert sum(LEFT_OUT in section.text for section in with_it) == 1
+    assert with_it[1].tables[0].title == "The records of north"
     for one, two in zip(with_it, without, strict=True):
         assert one.text.replace(LEFT_OUT, "") == two.text
         assert list(one.figures) == list(two.figures)

@@ -61,7 +61,8 @@ class Phenotyping:
 
     table: method, site_train, site_test, auc, lo, hi (95 %), n_pos, n_neg, folds.  "all" stands for
     all sites; the unsupervised score has no site of training of its own.  auc is NaN where no fold
-    has both kinds, lo and hi where the site of test has few patients of a kind.
+    has both kinds, or a classifier learned nothing and scores all records of a fold alike; lo and
+    hi also where the site of test has few patients of a kind.
     rule: how the cases were chosen.  score: what the unsupervised score is.
     left_out: sites with too few patients of either kind; no record of theirs is used.
     """
@@ -216,6 +217,8 @@ class _Run:
         for (method, place), score in told.items():
             one_score = method == UNSUPERVISED and not refit
             fold = np.zeros_like(self.fold) if one_score else self.fold
+            if method != UNSUPERVISED and not _tells(score, fold):
+                score = np.full_like(score, np.nan)
             for test, part in self.parts.items():
                 auc, lo, hi = self._measure(score[part], fold[part], part)
                 rows.append(
@@ -238,6 +241,8 @@ class _Run:
     ) -> tuple[float, float, float]:
         """AUC and its 95 % percentile interval over resampled patients, NaN if these are few."""
         positive = self.positive[part]
+        if np.isnan(score).any():
+            return np.nan, np.nan, np.nan
         auc = float(fold_auc(score, positive, fold)[0])
         if _fewest(positive, self.patients[part]) < FEWEST_PATIENTS:
             return auc, np.nan, np.nan
@@ -253,6 +258,11 @@ class _Run:
             drawn.append(fold_auc(score, positive, fold, times[:, patient]))
         lo, hi = np.nanquantile(np.concatenate(drawn), [0.025, 0.975])
         return auc, float(lo), float(hi)
+
+
+def _tells(score: np.ndarray, fold: np.ndarray) -> bool:
+    """Whether some fold has two different scores."""
+    return len(np.unique(np.c_[fold, score], axis=0)) > np.unique(fold).size
 
 
 def _fewest(positive: np.ndarray, patients: np.ndarray) -> int:

@@ -153,10 +153,14 @@ def phenotype_section(
 
 
 def _few(table: pd.DataFrame) -> str:
-    """What is said where there is no interval."""
-    if table["lo"].notna().all():
-        return ""
-    return f"; fewer than {FEWEST_PATIENTS} of either kind are too few for one"
+    """What is said where there is no interval, or no AUC."""
+    nothing = table["auc"].isna()
+    said = ""
+    if (table["lo"].isna() & ~nothing).any():
+        said = f"; fewer than {FEWEST_PATIENTS} of either kind are too few for one"
+    if nothing.any():
+        said += "; a dash stands where a classifier found nothing to go by"
+    return said
 
 
 def _between_sites(table: pd.DataFrame) -> list[Table]:
