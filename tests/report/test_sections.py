@@ -196,6 +196,29 @@ def test_clusters():
     assert "424242" not in everything  # no patient
 
 
+def test_a_cluster_without_a_curve_is_named_and_not_drawn():
+    found = clusters()
+    section = clusters_section(replace(found, curves=found.curves.head(3)), WORDS, outcome="falls")
+    assert "Too few patients with falls can be counted for a curve of cluster 2." in section.text
+    (figure,) = section.figures
+    assert "cluster 1" in figure.svg and "cluster 2" not in figure.svg
+    assert "cluster 2" not in figure.alt
+
+
+def test_without_curves_and_codes_there_is_no_figure_and_no_empty_table():
+    found = clusters()
+    curves, codes = found.curves.iloc[[0, 2]], found.top_codes.head(0)
+    section = clusters_section(replace(found, curves=curves, top_codes=codes), WORDS)
+    assert section.figures == [] and len(section.tables) == 1
+    assert "for a curve of cluster 1, cluster 2." in section.text
+    assert "No code of enough patients sets the clusters apart." in section.text
+
+
+def test_bounds_are_explained():
+    meaning = clusters_section(clusters(), WORDS).tables[0].meaning
+    assert "<, > and ≥ stand where the number itself would tell of fewer than 11" in meaning
+
+
 def test_of_three_clusters_each_has_its_own_codes():
     found = clusters()
     medians = pd.concat([found.medians, found.medians.tail(1).assign(cluster=3)])

@@ -209,41 +209,63 @@ def clusters_section(
         },
         index=sizes.index,
     )
+    codes, figures = _codes_apart(found, descriptions), _curves(found, outcome)
     return Section(
         f"Clusters: {name}",
         "Patients are grouped by the other codes of their first record with this diagnosis; the "
         f"outcome has no part in the grouping.{chosen} {zero} Log-rank test "
         f"among {tested}: {p_text(found.p_value)}. "
-        f"Nothing is shown of fewer than {found.floor} patients, so curves end early and are "
-        f"straight between counts.{_left_out(found)}",
+        f"Nothing is shown of fewer than {found.floor} patients"
+        + (", so curves end early and are straight between counts." if figures else ".")
+        + f"{_without_curve(found, outcome)}{_left_out(found)}"
+        + ("" if codes else " No code of enough patients sets the clusters apart."),
         [
             Table(
                 sizes,
                 "The median is the day by which half of the cluster had the outcome, read off the "
-                "curve; “not reached” means that the curve ends before.",
+                "curve; “not reached” means that the curve ends before. <, > and ≥ stand where the "
+                f"number itself would tell of fewer than {found.floor} patients.",
                 "Size and outcome",
             ),
-            Table(
-                _codes_apart(found, descriptions),
-                "Shares of patients with a code in their first record with the diagnosis, for the "
-                "codes whose share differs most between a cluster and the rest. < and > stand "
-                f"where fewer than {found.floor} have the code, or lack it.",
-                "What sets the clusters apart",
-            ),
+            *codes,
         ],
-        [
-            Figure(
-                svg(survival_curves(found.curves, p_value=found.p_value, outcome=outcome)),
-                f"Share of patients without {outcome} over time, from counts of at least "
-                f"{found.floor} patients, with 95 % bands; a tick stands where {found.floor} or "
-                "more had been last seen since the tick before. Below: patients still followed, "
-                f"counted every {GRID_DAYS} days, give or take {found.floor - 1}.",
-                f"Survival curves of {len(medians)} clusters; medians in days: "
-                + ", ".join(_days(v) for v in medians["median"])
-                + f"; log-rank {p_text(found.p_value)}.",
-            )
-        ],
+        figures,
     )
+
+
+def _drawn(found: Clusters) -> pd.DataFrame:
+    """The curves that are more than a beginning."""
+    curves = found.curves
+    return curves[curves.groupby("cluster")["time"].transform("size") > 1]
+
+
+def _curves(found: Clusters, outcome: str) -> list[Figure]:
+    """The survival curves, if there are any."""
+    drawn = _drawn(found)
+    if drawn.empty:
+        return []
+    medians = found.medians[found.medians["cluster"].isin(drawn["cluster"])]
+    return [
+        Figure(
+            svg(survival_curves(drawn, p_value=found.p_value, outcome=outcome)),
+            f"Share of patients without {outcome} over time, from counts of at least "
+            f"{found.floor} patients, with 95 % bands; a tick stands where {found.floor} or "
+            "more had been last seen since the tick before. Below: patients still followed, "
+            f"counted every {GRID_DAYS} days, give or take {found.floor - 1}.",
+            f"Survival curves of {', '.join(f'cluster {c}' for c in medians['cluster'])}; medians "
+            f"in days: {', '.join(_days(v) for v in medians['median'])}; "
+            f"log-rank {p_text(found.p_value)}.",
+        )
+    ]
+
+
+def _without_curve(found: Clusters, outcome: str) -> str:
+    """A sentence about clusters of which no curve may be shown."""
+    drawn = set(_drawn(found)["cluster"])
+    bare = [f"cluster {c}" for c in found.medians["cluster"] if c not in drawn]
+    if not bare:
+        return ""
+    return f" Too few patients with {outcome} can be counted for a curve of {', '.join(bare)}."
 
 
 def _left_out(found: Clusters) -> str:
@@ -257,9 +279,13 @@ def _left_out(found: Clusters) -> str:
     )
 
 
-def _codes_apart(found: Clusters, descriptions: Descriptions) -> pd.DataFrame:
-    """Codes and their shares; of two clusters each code once, for the second mirrors the first."""
+def _codes_apart(found: Clusters, descriptions: Descriptions) -> list[Table]:
+    """Codes and their shares, if there are any; of two clusters each code once, for the second
+    mirrors the first.
+    """
     codes = found.top_codes
+    if codes.empty:
+        return []
     one, *others = found.medians["cluster"]
     inside, outside = "in the cluster", "in the others"
     if len(others) == 1:
@@ -273,7 +299,15 @@ def _codes_apart(found: Clusters, descriptions: Descriptions) -> pd.DataFrame:
         },
         index=pd.Index(codes["cluster"], name="cluster"),
     )
-    return table.set_index("code") if len(others) == 1 else table
+    return [
+        Table(
+            table.set_index("code") if len(others) == 1 else table,
+            "Shares of patients with a code in their first record with the diagnosis, for the "
+            "codes whose share differs most between a cluster and the rest. < and > stand "
+            f"where fewer than {found.floor} have the code, or lack it.",
+            "What sets the clusters apart",
+        )
+    ]
 
 
 def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool) -> Section:
