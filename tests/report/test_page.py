@@ -114,6 +114,13 @@ def test_study_facts_contributors_and_terms(report):
     assert "ε = 4" in text and "(4, 1e-06)-differential privacy" in text
 
 
+def test_the_dimensions_of_a_code_are_those_of_its_vector():
+    from daniel.report.page import render
+
+    text = render(make_parts(report=make_report(rank=57)), [])
+    assert "<dt>dimensions of a code</dt><dd>24</dd>" in text and "<dd>57</dd>" not in text
+
+
 def test_an_interrupted_build_leaves_the_old_file(parts, tmp_path, monkeypatch):
     out = tmp_path / "report.html"
     out.write_text("old")

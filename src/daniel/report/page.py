@@ -34,7 +34,7 @@ def render(parts: ReportParts, blocks: Iterable[Block]) -> str:
             for id, section in sections.items()
         ),
         floor=f"{parts.report.floor:,}",
-        facts=_facts(parts.report),
+        facts=_facts(parts.report, parts.embedding.shape[1]),
         sites=table(_sites(parts.report)),
         terms="".join(
             f"<li>{escape(text)}</li>" for text in (*parts.report.terms(), *parts.report.notes)
@@ -83,13 +83,14 @@ def _lead(report: Report) -> str:
     )
 
 
-def _facts(report: Report) -> str:
+def _facts(report: Report, dimensions: int) -> str:
+    """Tiles; dimensions are those of a code's vector, which need not be the rank of the fit."""
     used = sum(site.state == "used" for site in report.sites)
     facts = {
         "codes": f"{report.codes:,}",
         "records, about": f"{report.records:,}",
         "sites that contributed": f"{used} of {len(report.sites)}",
-        "dimensions of a code": f"{report.rank:,}",
+        "dimensions of a code": f"{dimensions:,}",
         "patients behind a code, at least": f"{report.floor:,}",
         "answers": "masked" if report.release == "masked" else report.release,
     }
