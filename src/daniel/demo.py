@@ -33,6 +33,7 @@ from daniel.federated.files import new_folder
 from daniel.federated.keys import make_key, write_key
 from daniel.report import build_report
 from daniel.report.assemble import Choices, assemble
+from daniel.report.page import shown
 from daniel.report.parts import ReportParts
 from daniel.report.records import Outcome
 from daniel.report.sections import COMPARISON
@@ -240,8 +241,8 @@ def _what_goes_in(place: Place) -> Table:
 def _what_crossed(place: Place) -> Table:
     table = _table(
         "What crosses",
-        "Signed files. `daniel inspect FILE` explains each in words. The gradient is\n"
-        "open: two hospitals cannot mask each other. From three on, masks hide each one.",
+        "Signed files. `daniel inspect FILE` explains each in words. The gradient is open: two "
+        "hospitals cannot mask each other. From three on, masks hide each one.",
     )
     for heading in ("from → to", "file", "what it holds"):
         table.add_column(heading)
@@ -260,12 +261,11 @@ def _comparison(parts: ReportParts) -> Table:
     scores = found.tables[0].frame
     table = _table(
         "What comes out",
-        "Area under the ROC curve, Daniel first, then its rivals: planted pairs\n"
-        "against random pairs of the same kinds; below, records after the first\n"
-        f"{TARGET} against the same patients' earliest, by the model alone, by a\n"
-        "tree and by logistic regression on patient vectors; the models have seen\n"
-        "the very records they are asked about, a hospital alone only its own.\n"
-        "pooled: all records in one place, which hospitals may not do; PPMI-SVD and\n"
+        "Area under the ROC curve, Daniel first, then its rivals: planted pairs against random "
+        f"pairs of the same kinds; below, records after the first {TARGET} against the same "
+        "patients' earliest, by the model alone, by a tree and by logistic regression on patient "
+        "vectors; the models have seen the very records they are asked about, a hospital alone "
+        "only its own. pooled: all records in one place, which hospitals may not do; PPMI-SVD and "
         "correlations have the best of their dimensions in every row by itself.",
     )
     table.pad_edge = False
@@ -275,7 +275,7 @@ def _comparison(parts: ReportParts) -> Table:
         heading = str(name).removeprefix("Daniel, ").replace(", ", " ").replace(" ", "\n")
         table.add_column(heading, justify="right", no_wrap=True, style=style)
     for name, row in scores.T.iterrows():
-        table.add_row(str(name), *(f"{value:.3f}" for value in row))
+        table.add_row(str(name), *map(shown, row))
     return table
 
 
@@ -298,8 +298,8 @@ def _neighbours(place: Place) -> Table:
     if TARGET in model.feature_names_in_:
         for row in model.similar(TARGET, n=8).itertuples():
             mark = "●" if row.code in related else "◆" if row.code in follows else "·"
-            shown = Text(f"{mark} {row.code}", "" if mark == "·" else "green")
-            table.add_row(shown, str(words[row.code]), f"{row.similarity:.2f}")
+            code = Text(f"{mark} {row.code}", "" if mark == "·" else "green")
+            table.add_row(code, str(words[row.code]), f"{row.similarity:.2f}")
     return table
 
 

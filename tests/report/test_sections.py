@@ -15,6 +15,7 @@ from daniel.evaluate.clusters import Clusters
 from daniel.evaluate.phenotype import Phenotyping
 from daniel.evaluate.relations import relation_auc
 from daniel.report import page
+from daniel.report.figures import auc_intervals
 from daniel.report.parts import Section, Table
 from daniel.report.records import Outcome
 from daniel.report.sections import (
@@ -310,13 +311,29 @@ def test_the_demos_table_fits_a_terminal_and_says_what_the_models_have_seen():
     methods = ("Daniel, federated", "Daniel, north alone", "Daniel, south alone", "Daniel, pooled")
     rows = [*methods, "PPMI-SVD, pooled", "correlations, pooled"]
     columns = ["PheCode-PheCode", "RxNorm similar", "unsupervised"]
-    scores = Table(pd.DataFrame(0.5, index=rows, columns=columns), "")
+    frame = pd.DataFrame(0.5, index=rows, columns=columns)
+    frame.loc["Daniel, south alone", "unsupervised"] = np.nan
+    scores = Table(frame, "")
     parts = make_parts(sections=[Section(COMPARISON, "", [scores])])
     console = Console(width=80, record=True, file=StringIO())
     console.print(demo._comparison(parts))
     text = console.export_text()
     assert "…" not in text and "PheCode-PheCode" in text and "correlations" in text
-    assert "the very records they are asked about" in text
+    assert "nan" not in text and "–" in text
+    caption = text[text.index("Area under") :].strip()
+    assert all(len(line.split()) > 3 for line in caption.splitlines()[:-1])  # no word stands alone
+    assert "the very records they are asked about" in " ".join(caption.split())
+
+
+@pytest.mark.parametrize("lo", [0.49, 0.46, 0.3, 0.0])
+def test_chance_has_a_tick(lo):
+    table = pd.DataFrame({"auc": [0.7], "lo": [lo], "hi": [0.9]}, index=["gradient boosting"])
+    figure = auc_intervals({"all": table})
+    (axes,) = figure.axes
+    figure.draw_without_rendering()
+    low, high = axes.get_xlim()
+    ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+    assert np.isclose(ticks, 0.5).any() and 4 <= len(ticks) <= 8
 
 
 def test_figures_are_the_same_every_time():

@@ -7,6 +7,7 @@ from typing import Any
 import matplotlib
 import pandas as pd
 from matplotlib.figure import Figure
+from matplotlib.ticker import MultipleLocator
 
 from daniel.plots import COLOURS, MARKERS, NARROW, SETTINGS
 
@@ -40,6 +41,7 @@ def auc_intervals(tables: Mapping[str, pd.DataFrame]) -> Figure:
         axes.axvline(0.5, color="#555555", ls=":", lw=1)
         axes.set_yticks(range(len(rows)), [row.replace("$", r"\$") for row in map(str, rows)])
         low = min([0.48, *(table["lo"].min() - 0.02 for table in tables.values())])
+        axes.xaxis.set_major_locator(MultipleLocator(0.1 if low > 0.25 else 0.25))  # chance too
         axes.set(xlim=(low, 1.0), ylim=(len(rows) - 0.5, -0.5), xlabel="AUC; 0.5 is chance")
         axes.grid(axis="y", visible=False)
         if len(tables) > 1:
