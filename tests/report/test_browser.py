@@ -6,10 +6,11 @@ import socket
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from made_up import HOSTILE
 
-from daniel.report import build_report
+from daniel.report import Section, Table, build_report
 from daniel.report.explorer import nearest
 
 WIDTHS = (390, 1440)
@@ -93,6 +94,18 @@ def test_figures_take_the_width_and_only_wide_ones_scroll(page):
     phone = page.run("return innerWidth") < 600
     assert [fits for fits, _ in inside] == [True, not phone]
     assert inside[0][1] > 300  # and it is not smaller than there is room for
+
+
+def test_a_table_of_few_columns_fits_a_phone(browser, parts, tmp_path, quick_map):
+    """Long names wrap, so that the number beside them is not cut."""
+    name = "electroencephalographically confirmed neurodegeneration (RXNORM:1234567890)"
+    edges = pd.DataFrame({"code": [name], "and code": [name], "θ": [0.412], "in refits": ["95 %"]})
+    section = Section("Graph", "", [Table(edges, "θ is a coupling.", "Strongest edges")])
+    browser.open(build_report(replace(parts, sections=[section]), tmp_path / "edges.html"), 390)
+    browser.run("document.getElementById('section-1').scrollIntoView()")
+    browser.shot("edges-390")
+    box = "document.querySelector('#section-1 .scroll')"
+    assert browser.run(f"return {box}.scrollWidth <= {box}.clientWidth")
 
 
 def test_what_the_policy_forbids_does_not_happen(wide):
