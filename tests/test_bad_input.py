@@ -76,6 +76,21 @@ def test_third_value(unnamed, named, value):
             assert message.startswith("Values other than two (0 and 1) found in column 'asthma';")
 
 
+@pytest.mark.parametrize("value", [*SECRETS, 2, 0.5, 1e-9])
+@pytest.mark.parametrize("form", [sp.csr_array, sp.csc_array, sp.coo_array, sp.lil_array])
+def test_third_value_among_stored_ones(unnamed, named, value, form):
+    """Counts are refused in every form, with the way out."""
+    X = with_value(value)
+    for call in readers(unnamed):
+        message = message_of(call, form(X))
+        assert message == message_of(call, X)
+        assert message.startswith("Values other than two (0 and 1) found in column 2;")
+        assert message.endswith("X > 0 of counts.")
+    message = message_of(named.transform, CodeMatrix(sp.csr_array(X), tuple(NAMES)))
+    assert message.startswith("Values other than two (0 and 1) found in column 'asthma';")
+    Daniel(max_iter=1, random_state=0).fit(form(X) > 0)
+
+
 @pytest.mark.parametrize("value", [*SECRETS, 0, 0.5])
 def test_third_value_among_signs(unnamed, value):
     X = 2 * records() - 1
@@ -89,6 +104,7 @@ def test_several_wrong_columns():
     X = records()
     X[0, 1] = X[5, 3] = X[7, 3] = 7.25
     assert "column 'flu' and 1 more columns;" in message_of(Daniel().fit, frame(X))
+    assert "column 1 and 1 more columns;" in message_of(Daniel().fit, sp.csr_array(X))
 
 
 def test_integers_are_checked_too():

@@ -442,6 +442,10 @@ def all_kinds(Z):
     twice = sp.coo_array(
         (np.tile(coo.data, 2), (np.tile(coo.row, 2), np.tile(coo.col, 2))), shape=Z.shape
     )
+    often = np.repeat(np.arange(coo.nnz), 256)  # as often as makes a byte of ones zero
+    many = sp.coo_array(
+        (np.ones(often.size, np.uint8), (coo.row[often], coo.col[often])), shape=Z.shape
+    )
     repeats = sp.csr_array(
         (np.ones(2 * coo.nnz), np.repeat(sp.csr_array(Z).indices, 2), 2 * sp.csr_array(Z).indptr),
         shape=Z.shape,
@@ -464,9 +468,9 @@ def all_kinds(Z):
         "coo": coo,
         "lil": sp.lil_array(Z),
         "bool csr": sp.csr_array(Z.astype(bool)),
-        "counts csr": sp.csr_array(3.5 * Z),
         "unsorted csr": unsorted,
         "coo with repeats": twice,
+        "coo with very many repeats": many,
         "csr with repeats": repeats,
         "stored zeros": nulls,
         "pandas": pd.DataFrame(Z, columns=NAMES),

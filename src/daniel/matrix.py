@@ -15,6 +15,9 @@ import scipy.sparse as sp
 from daniel.errors import InputError
 
 SHOWN = 5  # names listed in a message before "and n more"
+OTHER_VALUES = "Values other than two ({} and 1)"
+BINARY = "records are binary: use 0/1, ±1 or booleans, such as X > 0 of counts"
+MISSING = "records are binary: use 0/1, ±1 or booleans, and impute or drop missing values first"
 
 
 class _NotNumbers(InputError, TypeError):
@@ -154,21 +157,13 @@ def _name(names: np.ndarray | None, column: int) -> str:
 def _from_sparse(X: Any, names: np.ndarray | None) -> sp.csr_array:
     if X.ndim != 2:
         raise _not_a_table(X.ndim)
-    Z = sp.csr_array(X)
-    if Z.dtype.kind not in "biuf":
+    if X.dtype.kind not in "biuf":
         raise InputError("Sparse records must hold numbers or booleans: stored means present.")
-    wrong = ~np.isfinite(Z.data)
-    if wrong.any():
-        raise InputError(
-            f"Input contains NaN or infinity in column {_first_column(Z, wrong, names)}; "
-            "records are 0/1, so store present codes only."
-        )
-    wrong = Z.data < 0
-    if wrong.any():
-        raise InputError(
-            f"Sparse records hold a negative value in column {_first_column(Z, wrong, names)}: "
-            "stored means present. For ±1 records use a dense array."
-        )
+    if X.format == "coo":  # as a csr it adds up what is stored twice
+        _refuse_stored(X.data, X.col, names)
+        X = sp.coo_array((X.data != 0, (X.row, X.col)), shape=X.shape)
+    Z = sp.csr_array(X)
+    _refuse_stored(Z.data, Z.indices, names)
     Z = sp.csr_array((Z.data != 0, Z.indices, Z.indptr), shape=Z.shape).astype(np.float32)
     Z.sum_duplicates()
     Z.eliminate_zeros()
@@ -176,8 +171,25 @@ def _from_sparse(X: Any, names: np.ndarray | None) -> sp.csr_array:
     return _not_empty(Z)
 
 
-def _first_column(Z: sp.csr_array, wrong: np.ndarray, names: np.ndarray | None) -> str:
-    return _name(names, int(Z.indices[wrong].min()))
+def _refuse_stored(values: np.ndarray, columns: np.ndarray, names: np.ndarray | None) -> None:
+    """Refuse stored values other than 0 and 1; a code stored twice is one that is present."""
+    wrong = (values != 0) & (values != 1)
+    if not wrong.any():
+        return
+    values, columns = values[wrong], columns[wrong]
+    infinite, negative = ~np.isfinite(values), values < 0
+    if infinite.any():
+        raise InputError(
+            f"Input contains NaN or infinity in column {_name(names, columns[infinite].min())}; "
+            "records are 0/1, so store present codes only."
+        )
+    if negative.any():
+        raise InputError(
+            f"Sparse records hold a negative value in column "
+            f"{_name(names, columns[negative].min())}: stored means present. For ±1 records use "
+            "a dense array."
+        )
+    raise InputError(f"{OTHER_VALUES.format(0)} {_places(np.unique(columns), names)}; {BINARY}.")
 
 
 def _as_array(X: Any, names: np.ndarray | None) -> np.ndarray:
@@ -217,25 +229,25 @@ def _as_numbers(array: np.ndarray, names: np.ndarray | None) -> np.ndarray:
 
 def _from_dense(array: np.ndarray, names: np.ndarray | None) -> sp.csr_array:
     if array.dtype.kind == "f":
-        _refuse(~np.isfinite(array), names, "Input contains NaN or infinity")
+        _refuse(~np.isfinite(array), names, "Input contains NaN or infinity", MISSING)
     if array.dtype.kind != "b":
         minus, zero = array == -1, array == 0
         signed = np.count_nonzero(minus) > np.count_nonzero(zero)  # the rarer one is out of place
         wrong = ~((minus if signed else zero) | (array == 1))
-        _refuse(wrong, names, f"Values other than two ({'-1' if signed else '0'} and 1)")
+        _refuse(wrong, names, OTHER_VALUES.format(-1 if signed else 0), BINARY)
     return _not_empty(sp.csr_array(array > 0).astype(np.float32))
 
 
-def _refuse(wrong: np.ndarray, names: np.ndarray | None, what: str) -> None:
+def _refuse(wrong: np.ndarray, names: np.ndarray | None, what: str, help: str) -> None:
     """One sentence that names the first wrong column, and never a value."""
-    if not wrong.any():
-        return
-    columns = np.flatnonzero(wrong.any(axis=0))
+    if wrong.any():
+        raise InputError(f"{what} {_places(np.flatnonzero(wrong.any(axis=0)), names)}; {help}.")
+
+
+def _places(columns: np.ndarray, names: np.ndarray | None) -> str:
+    """Where something was found: the first of the columns, and how many more there are."""
     more = f" and {columns.size - 1} more columns" if columns.size > 1 else ""
-    raise InputError(
-        f"{what} found in column {_name(names, columns[0])}{more}; records are binary: use 0/1, ±1 "
-        "or booleans, and impute or drop missing values first."
-    )
+    return f"found in column {_name(names, columns[0])}{more}"
 
 
 def _not_empty(Z: sp.csr_array) -> sp.csr_array:
