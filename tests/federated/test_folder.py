@@ -286,7 +286,11 @@ def test_validate_gives_aggregates_only(hospitals, make, tmp_path):
     folder.fit(sites, hospitals.study, tmp_path / "model")
     out = tmp_path / "scores.json"
     text = run("validate", tmp_path / "model", sites[2], "--out", out)
+    assert run("validate", tmp_path / "model", sites[2], "--out", out) == text  # its own, again
     scores = json.loads(out.read_text())
+    (tmp_path / "events.csv").write_text("patient,date,code\n")
+    said = run("validate", tmp_path / "no", sites[2], "--out", tmp_path / "events.csv", code=2)
+    assert "events.csv exists already and is something else: choose another name." in said
     assert 0 < scores["records"] <= 300 and scores["records"] % 10 == 0
     assert scores["loss"]["the model"] < scores["loss"]["prevalences of this site alone"]
     assert "Correlation of code cosines" in text

@@ -315,6 +315,31 @@ def test_what_cannot_be_written_is_said_before_the_model_is_read(tmp_path, comma
         one_sentence(run(tmp_path / "nowhere", "--out", out, command=command, code=2), says)
 
 
+@pytest.mark.parametrize(
+    ("command", "name"),
+    [("report", "r.html"), ("report", "r.csv"), ("graph", "r.png"), ("graph", "r.graphml")],
+)
+def test_a_file_of_others_is_not_written_over(tmp_path, command, name):
+    precious = tmp_path / name
+    precious.write_text("<!doctype html>\n<title>thesis</title>\npatient,age\n")
+    before = precious.read_bytes()
+    out = precious if command == "report" else precious.with_suffix("")
+    said = run(tmp_path / "nowhere", "--out", out, command=command, code=2)
+    one_sentence(said, f"{precious} exists already and is something else: choose another name.")
+    assert precious.read_bytes() == before
+    precious.write_text("")  # an empty file is nobody's
+    said = run(tmp_path / "nowhere", "--out", out, command=command, code=2)
+    one_sentence(said, "no model folder")
+
+
+@pytest.mark.parametrize("command", ["report", "graph"])
+def test_an_earlier_file_of_the_same_kind_is_replaced(study, tmp_path, command):
+    options = (study.root / "model", "--out", tmp_path / "r.html")
+    options += ("--around", TARGET) if command == "graph" else ()
+    for _ in range(2):
+        assert "Wrote" in run(*options, command=command)
+
+
 def test_what_is_wrong_is_said_before_the_long_work(study, tmp_path, monkeypatch):
     monkeypatch.setattr("daniel.report.assemble.phenotype", None)  # not to be called
     root = study.root

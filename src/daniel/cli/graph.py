@@ -39,10 +39,9 @@ def graph(
     from daniel.cli.watch import stages
     from daniel.evaluate.graph import write_graph
     from daniel.plots import code_network, save
-    from daniel.report.graphs import graph_of
-    from daniel.report.records import check_place
+    from daniel.report.graphs import check_files, graph_of
 
-    check_place(out.with_name(f"{out.name}.graphml"))
+    check_files(out)
     with stages() as show:
         drawn = graph_of(
             model,

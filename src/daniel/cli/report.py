@@ -78,9 +78,11 @@ def report(
     """Write one offline HTML file: the study, its evaluation, and an explorer of all codes."""
     from daniel.cli.watch import stages
     from daniel.errors import ParameterError
+    from daniel.federated.files import check_file
     from daniel.report import build_report
     from daniel.report.assemble import Choices, Umls, assemble
-    from daniel.report.records import Outcome, check_place
+    from daniel.report.page import MARKS
+    from daniel.report.records import Outcome
 
     for given, needed, words in (
         (outcome_code, outcome, "--outcome-code says what to look for in --outcome"),
@@ -90,7 +92,7 @@ def report(
     ):
         if given and not needed:
             raise ParameterError(f"{words}: give both, or neither.")
-    check_place(out)
+    check_file(out, MARKS)
     followed = Outcome(outcome, outcome_code, outcome_name, landmark) if outcome else None
     release = Umls(umls, umls_through) if umls else None
     choices = Choices(compare, clusters, quantile, stability, release, phecodes, atc)

@@ -16,10 +16,13 @@ def validate(
 ) -> None:
     """Score a finished model on a site's records: aggregate numbers only."""
     from daniel.data import read_site
-    from daniel.federated.files import write_file
+    from daniel.federated.files import check_file, write_file
     from daniel.federated.folder import of_another_study, read_model
+    from daniel.federated.validate import MARKS
     from daniel.federated.validate import validate as run
 
+    if out is not None:
+        check_file(out, MARKS)
     result = run(read_model(model), read_site(site), floor)
     if other := of_another_study(model, site):
         typer.echo(other, err=True)

@@ -2,13 +2,15 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from daniel.data.sitefolder import writing
 from daniel.errors import FormatError, InputError
 from daniel.leftovers import remove_abandoned
+
+HEAD = 1 << 16  # bytes at the beginning of a file, which tell whose it is
 
 
 def write_file(path: Path, data: bytes, mode: int = 0o644) -> None:
@@ -38,11 +40,33 @@ def check_parent(path: Path) -> None:
         raise InputError(f"This user may not write to the folder {parent}: choose another place.")
 
 
+def check_file(out: Path, marks: Sequence[bytes]) -> None:
+    """Refuse a place for a file that others have, or nobody can write; before the work, not after.
+
+    A file whose beginning holds all `marks` is an earlier one of the same kind; an empty one is
+    nobody's.
+    """
+    check_parent(out)
+    if out.is_dir():
+        raise InputError(f"{out} is a folder: name a file to write.")
+    if not out.exists():
+        return
+    with writing(out):
+        with out.open("rb") as file:
+            head = file.read(HEAD)
+        if head and not all(mark in head for mark in marks):
+            raise _taken(out)
+
+
+def _taken(out: Path) -> InputError:
+    return InputError(f"{out} exists already and is something else: choose another name.")
+
+
 def check_folder(out: Path, mark: str) -> None:
     """Refuse a place that `new_folder` could not fill; long work asks before it begins."""
     with writing(f"The folder {out}"):
         if out.exists() and not (out / mark).is_file() and (not out.is_dir() or any(out.iterdir())):
-            raise InputError(f"{out} exists already and is something else: choose another name.")
+            raise _taken(out)
         check_parent(out)
 
 

@@ -27,6 +27,7 @@ EDGES = (0, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1)
 CELLS = 1 << 22  # probabilities held at once
 PAIRS = 200_000
 DIGITS = 4
+MARKS = (b'"loss": {', b'"calibration": [')  # by which the JSON of a validation is known
 ADAPTED, ALONE = "the model, intercepts fitted here", "a fit to this site alone"
 
 

@@ -12,10 +12,24 @@ from daniel.estimator import Daniel
 from daniel.evaluate.cases import has_code
 from daniel.evaluate.graph import OVER, check_refits, check_top, code_graph, edge_stability
 from daniel.evaluate.survival import FLOOR
+from daniel.federated.files import check_file
 from daniel.federated.report import Report
 from daniel.report.explorer import Progress
 from daniel.report.parts import shown_prevalence
 from daniel.report.records import Records, open_model, read_descriptions, read_sites, words_of
+
+MARKS = (b"<graphml", b'attr.name="quantile_of"')  # by which the GraphML of a graph is known
+
+
+def check_files(stem: Path) -> None:
+    """Refuse a stem whose files are not those of an earlier graph, which its GraphML tells."""
+    marked, *others = (
+        stem.with_name(stem.name + suffix) for suffix in (".graphml", ".cyjs", ".png", ".svg")
+    )
+    check_file(marked, MARKS)
+    earlier = marked.exists() and marked.stat().st_size > 0
+    for path in others:
+        check_file(path, () if earlier else MARKS)
 
 
 def graph_of(

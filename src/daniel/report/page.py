@@ -17,6 +17,7 @@ from daniel.report.parts import Figure, ReportParts, Section, Table
 
 SCRIPTS = ("data.js", "search.js", "graph.js", "map.js", "explorer.js")
 NOTHING = "–"
+MARKS = (b'<meta name="generator" content="daniel ',)  # by which a report is known
 
 
 def render(parts: ReportParts, blocks: Iterable[Block]) -> str:

@@ -23,7 +23,6 @@ from daniel.evaluate.cases import Cases, has_code, small_sites
 from daniel.evaluate.clusters import records_for
 from daniel.evaluate.gold import spelled
 from daniel.evaluate.survival import check_survival
-from daniel.federated.files import check_parent
 from daniel.federated.folder import REPORT, read_model, read_report
 from daniel.federated.release import without_rare
 from daniel.federated.report import Report
@@ -39,13 +38,6 @@ def open_model(folder: Path) -> tuple[Report, Daniel]:
             f"{folder} is no model folder: `daniel finish` and `daniel fit` make one."
         )
     return read_report(folder), read_model(folder)
-
-
-def check_place(out: Path) -> None:
-    """Whether a file can be written there: before the work, not after it."""
-    check_parent(out)
-    if out.is_dir():
-        raise InputError(f"{out} is a folder: name a file to write.")
 
 
 @dataclass(frozen=True)
