@@ -41,16 +41,41 @@ def load(tmp_path, text):
     return Study.load(path)
 
 
-def test_new_writes_a_study_that_loads(tmp_path):
+def test_new_writes_a_study_that_loads(tmp_path, monkeypatch):
     path = tmp_path / "study.toml"
     result = CliRunner().invoke(app, ["new", "--out", str(path)])
     assert result.exit_code == 0, result.output
     assert Study.load(path) == Study()
     comments = [line for line in path.read_text().splitlines() if line.startswith("# ")]
     assert len(comments) > 40
+    events = [f"{i},2020-01-01,PheCode:8\n" for i in range(40)]
+    (tmp_path / "events.csv").write_text("".join(["patient,date,code\n", *events]))
+    *_, advice = result.stdout.strip().partition("daniel ")
+    arguments = advice.replace("SOURCE", str(tmp_path / "events.csv")).split()
+    with monkeypatch.context() as patch:
+        patch.chdir(tmp_path)
+        advised = CliRunner().invoke(app, arguments)
+    assert advised.exit_code == 0, advised.stderr
+    assert (tmp_path / "NAME" / "summary.txt").is_file()
     again = CliRunner().invoke(app, ["new", "--out", str(path)])
     assert again.exit_code == 2
     assert "exists already" in again.stderr
+
+
+@pytest.mark.parametrize("name", ["../evil", "a/b", ".north", "n\nx", "north\\"])
+def test_a_site_has_the_name_of_a_file(tmp_path, name):
+    """Its keys and its folder go by the same rule."""
+    for command in (
+        ["keys", name, "--out", str(tmp_path)],
+        ["prepare", "events.csv", "--site", name, "--out", str(tmp_path / "out"), "--study"],
+    ):
+        if command[0] == "prepare":
+            Study().write(tmp_path / "study.toml")
+            command.append(str(tmp_path / "study.toml"))
+        result = CliRunner().invoke(app, command)
+        assert result.exit_code == 2
+        assert "cannot be the name of a site: use letters" in result.stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["study.toml"]
 
 
 def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path, monkeypatch):

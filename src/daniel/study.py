@@ -21,6 +21,7 @@ from daniel import studyfile
 from daniel.errors import FormatError, InputError, ParameterError
 
 VERSION = 1
+SITE_NAME = re.compile(r"[\w.\- ]{1,80}")
 HEX_KEY = re.compile(r"[0-9a-fA-F]{64}")
 LOCAL = ("file", "columns", "vocabulary")  # where and how a site keeps a map: not in the hash
 
@@ -270,6 +271,14 @@ class Study:
         if path.exists():
             raise InputError(f"{path} exists already: remove it first, or choose another name.")
         studyfile.write_text(path, self.to_toml())
+
+
+def check_site_name(name: str) -> None:
+    """Refuse a name that could not be that of the site's key file, NAME.key."""
+    if not SITE_NAME.fullmatch(name) or name.startswith("."):
+        raise InputError(
+            f"{name!r} cannot be the name of a site: use letters, digits, blanks, dots, - and _."
+        )
 
 
 def load_maps(path: str | Path) -> tuple[CodeMap, ...]:

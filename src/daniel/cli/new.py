@@ -16,4 +16,7 @@ def new(
     from daniel.study import Study
 
     Study(name=name).write(out)
-    typer.echo(f"Wrote {out}. Edit it, then run: daniel prepare SOURCE --study {out} --site NAME")
+    typer.echo(
+        f"Wrote {out}. Edit it, then run: "
+        f"daniel prepare SOURCE --study {out} --site NAME --out NAME"
+    )

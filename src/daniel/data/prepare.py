@@ -23,7 +23,7 @@ from daniel.data.records import RecordArrays
 from daniel.data.sources import open_source
 from daniel.data.summary import Facts
 from daniel.errors import InputError
-from daniel.study import CodeMap, Study
+from daniel.study import CodeMap, Study, check_site_name
 
 TOP_UNMAPPED = 10
 PSEUDONYMS = 2**63
@@ -49,6 +49,7 @@ def prepare(
     random_state: of the pseudonyms, other ones at every site; fresh ones unless given.
     """
     study.site(site)
+    check_site_name(site)
     facts = Facts()
     with sitefolder.new(Path(out)) as folder:
         work = folder / "work"

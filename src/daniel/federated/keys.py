@@ -5,7 +5,6 @@ study's roster.  The release log of the site lies beside the private file.
 """
 
 import json
-import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +13,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from daniel.errors import FormatError, InputError, ReleaseError
 from daniel.federated.files import read_file, write_file
-from daniel.study import Site, Study
+from daniel.study import Site, Study, check_site_name
 
 KIND, FORMAT = "daniel key", 1
-FILE_NAME = re.compile(r"[\w.\- ]{1,80}")
 
 
 @dataclass(frozen=True)
@@ -45,10 +43,7 @@ def make_key(name: str) -> SiteKey:
 
 def write_key(key: SiteKey, folder: Path) -> Path:
     """NAME.key in the folder, for its owner's eyes only; an existing one stays."""
-    if not FILE_NAME.fullmatch(key.name) or key.name.startswith("."):
-        raise InputError(
-            f"{key.name!r} cannot be the name of a file: use letters, digits, blanks, - and _."
-        )
+    check_site_name(key.name)
     path = folder / f"{key.name}.key"
     if path.exists():
         raise InputError(f"{path} exists already: keys are made once for a site.")
