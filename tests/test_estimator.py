@@ -713,6 +713,14 @@ def test_subclass_loads_as_itself(saved):
     assert type(Own.load(saved[1])) is Own
 
 
+def test_a_model_folder_loads_as_its_model(saved, tmp_path):
+    model, path = saved
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "model.safetensors").write_bytes(path.read_bytes())
+    np.testing.assert_array_equal(Daniel.load(folder).theta_, model.theta_)
+
+
 def test_random_state_that_is_no_number_is_not_saved(tmp_path, X):
     Daniel(2, random_state=np.random.RandomState(0)).fit(X).save(tmp_path / "model")
     assert Daniel.load(tmp_path / "model").random_state is None

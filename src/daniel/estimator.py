@@ -322,7 +322,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Read a model that `save` wrote."""
+        """Read a model that `save` wrote, or that of a model folder."""
         return modelfile.read(path, cls())
 
     # --- reading and checking ---------------------------------------------------------------------

@@ -25,6 +25,7 @@ Model = TypeVar("Model", bound="Daniel")
 FORMAT = 2
 HEADER = "daniel"
 DIGEST = "sha256"
+IN_FOLDER = "model.safetensors"  # the model of a model folder
 ARRAYS = ("U_", "V_", "embedding_", "axes_", "intercept_", "_U", "_V", "_b")
 FACTS = ("penalty_", "rank_", "n_iter_", "converged_", "loss_curve_", "n_features_in_")
 SITES = ("sites_", "hub_")
@@ -62,8 +63,10 @@ def write(path: str | Path, model: "Daniel") -> None:
 
 
 def read(path: str | Path, model: Model) -> Model:
-    """Fill an unfitted model from a file."""
+    """Fill an unfitted model from a file, or from the one of a model folder."""
     path = Path(path)
+    if path.is_dir():
+        path /= IN_FOLDER
     if not path.is_file():
         raise FormatError(f"There is no model file at {path}.")
     try:

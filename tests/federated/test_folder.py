@@ -201,6 +201,14 @@ def test_inspect_explains_every_file(answered):
     for name, words in said.items():
         text = run("inspect", name)
         assert all(word in text for word in words), text
+    run("export", "model", "--out", "vectors")
+    Path("report.html").write_text("<!doctype html>")
+    Path("gg.cyjs").write_text("{}")
+    for name in ("vectors", "report.html", "gg.cyjs"):
+        text = run("inspect", name, code=2)
+        assert f"{name} is none of what can be explained (messages, studies, site " in text
+    Path("cut.daniel").write_bytes(Path("south.daniel").read_bytes()[:100])
+    assert "ask for it again" in run("inspect", "cut.daniel", code=2)
     secret = json.loads(Path("north.key").read_text())["signing"]
     assert secret not in run("inspect", "north.key")
     assert "valid: it is from 'south'" in run("inspect", "south.daniel", "--study", "study.toml")

@@ -9,7 +9,10 @@ from daniel.cli.app import app
 
 @app.command()
 def inspect(
-    file: Path = typer.Argument(help="Any file or folder that daniel wrote."),
+    file: Path = typer.Argument(
+        help="A message, a study, a site folder, a model folder, or a file in or beside these: "
+        "a key, a release log, a code list, a validation."
+    ),
     study: Path | None = typer.Option(None, help="The study file, to check the signature."),
 ) -> None:
     """Say in plain words what a file is, who made it, and what it does not hold."""

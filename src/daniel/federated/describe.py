@@ -1,4 +1,4 @@
-"""Any file of daniel in plain words: what it is, who made it, from what, what it does not hold."""
+"""A study's files in plain words: what each is, who made it, from what, what it does not hold."""
 
 import json
 from collections.abc import Mapping
@@ -17,6 +17,8 @@ from daniel.federated.sealed import is_sealed
 from daniel.study import Study
 
 LIMIT = 1 << 31
+MESSAGE = ".daniel"  # how the files of messages end, unless somebody has renamed them
+EXPLAINED = "messages, studies, site folders, model folders, and the files in or beside them"
 WORDS = {
     "absent": "codes that no record of this site has (1), or that its floor left out",
     "masked": "all numbers of the answer, masked: random to everyone but in the sum of all sites",
@@ -68,7 +70,13 @@ def describe(path: Path, study: Study | None = None) -> str:
             return _model(path)
         except DanielError:
             pass
-        raise
+        if path.suffix == MESSAGE:
+            raise
+        raise _unknown(path) from None
+
+
+def _unknown(path: Path) -> FormatError:
+    return FormatError(f"{path} is none of what can be explained ({EXPLAINED}), or damaged.")
 
 
 def describe_parcel(parcel: Parcel) -> str:
@@ -167,7 +175,7 @@ def _folder(path: Path) -> str:
         return _site(read_info(path))
     if (path / folder.REPORT).is_file():
         return f"A model folder.\n\n{folder.read_report(path).to_markdown()}"
-    raise FormatError(f"{path} is neither a site folder nor a model folder of daniel.")
+    raise _unknown(path)
 
 
 def _site(info: dict[str, Any]) -> str:
@@ -191,7 +199,7 @@ def _json(path: Path, data: bytes) -> str:
         content = json.loads(data)
         kind = content.get("kind")
     except (AttributeError, ValueError, RecursionError):
-        raise FormatError(f"{path} is no file of daniel, or it is damaged.") from None
+        raise _unknown(path) from None
     if kind == "daniel key":
         return (
             f"The private keys of {str(content.get('name'))!r}. They must not leave the site, and "
@@ -205,7 +213,7 @@ def _json(path: Path, data: bytes) -> str:
         return "A validation: how a model fits a site's records, in aggregate numbers only."
     if "disclosure" in content:
         return f"The content of study {str(content.get('name'))!r}, as its hash is taken of it."
-    raise FormatError(f"{path} is JSON, but no file of daniel.")
+    raise _unknown(path)
 
 
 def _study(study: Study) -> str:

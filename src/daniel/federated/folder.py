@@ -30,9 +30,10 @@ from daniel.federated.report import Report
 from daniel.federated.sealed import HEAD, is_sealed, seal, unseal
 from daniel.federated.terms import hub_of
 from daniel.matrix import CodeMatrix
+from daniel.modelfile import IN_FOLDER as MODEL
 from daniel.study import Site, Study
 
-MODEL, REPORT = "model.safetensors", "report.json"
+REPORT = "report.json"
 LARGEST = 1 << 31  # bytes of a message that a new one may replace
 RECORDS = ("window", "omop")  # parts of a study that make records; codes and maps beside them
 
@@ -261,7 +262,7 @@ def save_model(model: Daniel, report: Report, out: Path) -> None:
 
 def read_model(folder: Path) -> Daniel:
     """The model of a model folder, or of a model file."""
-    return Daniel.load(folder / MODEL if folder.is_dir() else folder)
+    return Daniel.load(folder)
 
 
 def read_report(folder: Path) -> Report:
