@@ -15,10 +15,10 @@ from daniel.cli import app
 
 DOCS = Path(__file__).parents[1] / "docs"
 DEMENTIA = ("PheCode:290.1", "SNOMED", "52448006")
-TABLES = {  # vocabulary -> OMOP table, its column prefix, its date column
+TABLES = {  # vocabulary, as the cohort spells it -> OMOP table, its column prefix, its date column
     "PheCode": ("condition_occurrence", "condition", "condition_start_date"),
     "CCS": ("procedure_occurrence", "procedure", "procedure_date"),
-    "RxNorm": ("drug_exposure", "drug", "drug_exposure_start_date"),
+    "RXNORM": ("drug_exposure", "drug", "drug_exposure_start_date"),
 }
 
 
@@ -32,9 +32,9 @@ def concepts(codes: list[str]) -> pd.DataFrame:
     rows = []
     for number, code in enumerate(codes, 1_000_001):
         kind, _, short = code.partition(":")
-        vocabulary = "RxNorm" if kind == "RxNorm" else "SNOMED"
+        vocabulary = "RxNorm" if kind == "RXNORM" else "SNOMED"
         short = DEMENTIA[2] if code == DEMENTIA[0] else f"9{number}"
-        role = "Ingredient" if kind == "RxNorm" else "Disorder"
+        role = "Ingredient" if kind == "RXNORM" else "Disorder"
         rows.append((number, f"words for {code}", vocabulary, short, role, code))
     names = "concept_id concept_name vocabulary_id concept_code concept_class_id code"
     return pd.DataFrame(rows, columns=names.split())
@@ -111,6 +111,10 @@ def test_the_tutorial_and_then_the_api_page_run_as_written(tmp_path, monkeypatch
     assert "Time runs from the end of that record&#x27;s window." in html
     assert "Known relations" in Path("relations.html").read_text("utf-8")
     assert "without admission to a nursing home" in Path("made.html").read_text("utf-8")
+    for table, *_ in TABLES.values():
+        assert len(pd.read_csv(f"omop-north/{table}.csv")) > 1_000, table
+    codes = Path("model/codes.tsv").read_text("utf-8").splitlines()
+    assert sum(code.startswith("RxNorm:") for code in codes) > 10
     vectors = np.loadtxt("vectors/vectors.tsv", delimiter="\t")
     assert np.isfinite(vectors).all() and len(vectors) > 25
 
