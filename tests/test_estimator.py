@@ -821,7 +821,8 @@ def test_files_of_another_kind(saved, tmp_path):
     save_file({"weight": np.zeros(3)}, other, metadata={"daniel": '{"format": 2}'})
     assert "damaged" in refused(other)
     assert "no model file" in refused(tmp_path / "missing")
-    assert "no model file" in refused(tmp_path)
+    (tmp_path / "empty").mkdir()
+    assert "no model file" in refused(tmp_path / "empty")
 
 
 @pytest.mark.parametrize("version", [0, 1, 99, "2", None])

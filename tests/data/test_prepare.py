@@ -229,6 +229,11 @@ BAD = {
     "header only": ("patient,time,code\n", ANY, ["No record is left of 0 events"]),
     "no dates": ("patient,time,code\nMRN1,1/2/20,x\n", ANY, ["no time can be read as a date"]),
     "only undated": ("patient,time,code\nMRN1,,x\n", ANY, ["No record is left", "<11 events"]),
+    "one unreadable date": (
+        "patient,time,code\nMRN1,2020-13-77,x\nMRN2,2020-01-01,y\n",
+        "version = 1\n",
+        ["of <11 events (0 without a date, <11 with an unreadable date)"],
+    ),
     "too few": (events(5), "version = 1\n", ["No record is left", "at least 11 patients"]),
     "none of the list": (
         "patient,time,code,vocabulary\nMRN1,2020-01-01,x,V\n",

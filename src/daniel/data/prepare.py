@@ -169,13 +169,19 @@ def _choose_codes(db: Engine, study: Study, source: Source, facts: Facts) -> lis
 
 
 def _cover(db: Engine, facts: Facts) -> None:
-    """How well the vocabularies of the site are covered, and the codes that no map knows."""
+    """How well the vocabularies of the site are covered, and the codes that no map knows.
+
+    A vocabulary that the study names is spelled as there.
+    """
     columns = ("vocabulary", "codes", "events", "kept", "unmapped", "outside")
     rows = db.rows(
-        "SELECT min(origin), count(*), sum(events), coalesce(sum(events) FILTER (kept), 0), "
+        "WITH ours AS (SELECT vkey, min(v) AS v FROM known WHERE ours GROUP BY vkey) "
+        "SELECT coalesce(min(v), min(origin)), count(*), sum(events), "
+        "coalesce(sum(events) FILTER (kept), 0), "
         "coalesce(sum(events) FILTER (missed AND NOT kept), 0), "
         "coalesce(sum(events) FILTER (NOT missed AND NOT kept), 0) "
-        "FROM raw JOIN status USING (id) WHERE NOT blank GROUP BY key_of(origin) ORDER BY 1"
+        "FROM raw JOIN status USING (id) LEFT JOIN ours ON vkey = key_of(origin) "
+        "WHERE NOT blank GROUP BY key_of(origin) ORDER BY 1"
     )
     facts.coverage = [dict(zip(columns, (r[0], *map(int, r[1:])), strict=True)) for r in rows]
     facts.unmapped = db.rows(

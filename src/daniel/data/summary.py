@@ -87,10 +87,13 @@ def nothing_left(facts: Facts, study: Study) -> str:
         else f"codes of at least {study.codes.minimum_patients} patients"
     )
     vocabularies = listed([row["vocabulary"] or "(none)" for row in facts.coverage]) or "nothing"
+    undated = ", ".join(
+        f"{shown(facts.events[why])} {why}" for why in ("without a date", "with an unreadable date")
+    )
     return (
-        f"No record is left of {shown(facts.events['read'])} events "
-        f"({shown(facts.events['without a date'])} without a date): the study keeps {codes}, and "
-        f"the source has codes of {vocabularies}. Check vocabularies, maps and thresholds."
+        f"No record is left of {shown(facts.events['read'])} events ({undated}): the study keeps "
+        f"{codes}, and the source has codes of {vocabularies}. Check vocabularies, maps and "
+        "thresholds."
     )
 
 
