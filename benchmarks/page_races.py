@@ -19,7 +19,8 @@ defaults, but on simulations ties intercepts to the diagonal, as they were drawn
 FedAvg has Daniel's penalty, 50 components from a random start, and no correlations beside the
 couplings in its vectors.
 SV-Soft, SV-Hard, SV-Topd and PSD-Cvx run in double precision and have the paper's step, .01 (.1 on
-simulations), or the one that is told. *Error*: distance of the couplings to those that the records were drawn from.
+simulations), or the one that is told. *Error*: distance of the couplings to those that the records
+were drawn from.
 *Time*: of the fit, all sites together, without reading and compiling; *ratio*: to Daniel in one
 shot where records stay at their sites, to Daniel pooled where they do not. Each method uses the
 threads that it uses by itself; word2vec has one, since its result would else depend on their
