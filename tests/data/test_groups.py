@@ -93,6 +93,8 @@ def test_wrong_files_and_vocabularies_give_one_sentence(tmp_path, monkeypatch):
     prepare("events.csv", Study(), "north", tmp_path / "draft")
     (tmp_path / "bad.csv").write_text("one\n1\n")
     (tmp_path / "strange.csv").write_text("code,parent\nCCS:1,CCS:0\n")
+    text = run("draft", "--parents", "none.csv", "--vocabulary", "CCS", code=2)
+    assert "There is no file none.csv" in text
     for arguments in (
         ("draft", "--parents", "none.csv", "--vocabulary", "CCS"),
         ("draft", "--parents", "bad.csv", "--vocabulary", "CCS"),

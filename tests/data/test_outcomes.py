@@ -83,6 +83,25 @@ def test_a_code_of_flat_events(flat, landmark):
     assert not list((folder / "site").glob(".work*"))
 
 
+@pytest.mark.parametrize("ids", ["others", "the same"])
+def test_a_source_of_other_patients_is_refused(flat, tmp_path, ids):
+    """Sources that were swapped; patients are often numbered alike everywhere."""
+    other = made_up(seed=1)
+    if ids == "others":
+        other["patient"] = "x" + other["patient"]
+    other.to_csv(tmp_path / "south.csv", index=False)
+    with pytest.raises(InputError, match=r"The patients of south.csv are not those of the site"):
+        read_outcome(flat[0] / "site", tmp_path / "south.csv", target=TARGET, code=OUTCOME)
+
+
+def test_a_later_state_of_the_source_is_no_other_source(flat, tmp_path):
+    folder, events = flat
+    later = events.assign(time=events["time"] + pd.Timedelta(days=3000))
+    pd.concat([events, later]).to_csv(tmp_path / "later.csv", index=False)
+    found = read_outcome(folder / "site", tmp_path / "later.csv", target=TARGET, code=OUTCOME)
+    assert found["event"].sum() > 10
+
+
 def test_a_site_may_have_nobody_with_the_outcome(flat):
     folder, events = flat
     found = read_outcome(folder / "site", folder / "events.csv", target=TARGET, code="NEVER")

@@ -55,7 +55,7 @@ def test_a_pairs_file_is_read_without_order_repeats_and_self_pairs(tmp_path, nam
 def test_a_wrong_pairs_file_is_named(tmp_path):
     with pytest.raises(InputError, match="There is no file"):
         read_pairs(tmp_path / "none.csv")
-    with pytest.raises(InputError, match=r"no column 'relation'.*code1"):
+    with pytest.raises(InputError, match=r"^a.csv has no column 'relation'.*code1"):
         read_pairs(write(PAIRS.drop(columns="relation"), tmp_path / "a.csv"))
     with pytest.raises(InputError, match="rows without a code"):
         read_pairs(write(PAIRS.assign(code2=[None, "a", "b", "c"]), tmp_path / "b.parquet"))

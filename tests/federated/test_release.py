@@ -249,11 +249,12 @@ def first_rows(network, name, n, least=1):
 def test_small_sites_send_nothing(masked, exchange):
     for n, least, word in ((10, 1, "records"), (21, 3, "patients")):
         small = first_rows(masked, "south", n, least)
-        with pytest.raises(ReleaseError, match=f"fewer {word if n > 10 else 'patients'}") as error:
+        says = f"The site 'south' has fewer {word if n > 10 else 'patients'}"
+        with pytest.raises(ReleaseError, match=says) as error:
             small.answer("south", exchange[0])
         assert str(n) not in str(error.value) and "7" not in str(error.value)
     assert first_rows(masked, "south", 11).answer("south", exchange[0])
-    with pytest.raises(ReleaseError, match="patients"):
+    with pytest.raises(ReleaseError, match="'north' has fewer patients"):
         first_rows(masked, "north", 10).start()
 
 

@@ -324,11 +324,12 @@ def test_a_file_of_others_is_not_written_over(tmp_path, command, name):
     precious.write_text("<!doctype html>\n<title>thesis</title>\npatient,age\n")
     before = precious.read_bytes()
     out = precious if command == "report" else precious.with_suffix("")
-    said = run(tmp_path / "nowhere", "--out", out, command=command, code=2)
+    what = (tmp_path / "nowhere", *(("--around", TARGET) if command == "graph" else ()))
+    said = run(*what, "--out", out, command=command, code=2)
     one_sentence(said, f"{precious} exists already and is something else: choose another name.")
     assert precious.read_bytes() == before
     precious.write_text("")  # an empty file is nobody's
-    said = run(tmp_path / "nowhere", "--out", out, command=command, code=2)
+    said = run(*what, "--out", out, command=command, code=2)
     one_sentence(said, "no model folder")
 
 
@@ -349,7 +350,7 @@ def test_what_is_wrong_is_said_before_the_long_work(study, tmp_path, monkeypatch
     text = run(*site, "--outcome", tmp_path / "early.csv", code=2)
     one_sentence(text, "not above 0 days")
     good = ("--outcome", root / "north-outcome.csv")
-    one_sentence(run(*site, *good, "--clusters", 90, code=2), "k is 90")
+    one_sentence(run(*site, *good, "--clusters", 90, code=2), "daniel: --clusters is 90: expected")
     one_sentence(run(*site, "--stability", 1, code=2), "1 refits: expected 2 or more")
 
 
@@ -387,18 +388,19 @@ def test_a_graph_needs_codes_and_refits_need_records(study, tmp_path):
     model, out = study.root / "model", tmp_path / "g"
     run(model, "--around", TARGET, "--out", out, command="graph")  # the neighbours, from the model
     said = run(model, "--out", out, command="graph", code=2)
-    assert "give `around`" in said
+    one_sentence(said, "name one with --around, or give site folders")
     said = run(model, "--around", TARGET, "--stability", 5, "--out", out, command="graph", code=2)
     assert "give their folders" in said
     for options, says in (
-        (("--stability", 5, "--over", "sites"), "three or more"),
+        (("--stability", 5, "--over", "sites"), "three or more: draw patients instead."),
         (("--stability", 1), "expected 2 or more"),
-        (("--over", "moon"), "over is 'moon'"),
-        (("--top", 5000), "top is 5,000: expected 1 to 500"),
+        (("--over", "moon"), "daniel: --over is 'moon'"),
+        (("--top", 5000), "daniel: --top is 5,000: expected 1 to 500"),
     ):
         said = run(model, study.root / "north", *options, "--out", out, command="graph", code=2)
         one_sentence(said, says)
-    both = [run(study.root / "north", code=2, command=command) for command in ("report", "graph")]
+    north = study.root / "north"
+    both = run(north, code=2), run(north, "--around", TARGET, code=2, command="graph")
     assert both[0] == one_sentence(both[1], "no model folder")
     for about in nx.read_graphml(tmp_path / "g.graphml").nodes.values():
         assert f"{about['prevalence']:.2g}" == f"{about['prevalence']:.6g}"  # as the report has it

@@ -3,13 +3,15 @@
 An error of daniel's own appears as one sentence on stderr with exit code 2, without a traceback.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
 from daniel import __version__
-from daniel.errors import DanielError
+from daniel.errors import DanielError, ParameterError
 
 
 class OneSentence(TyperGroup):
@@ -21,6 +23,18 @@ class OneSentence(TyperGroup):
         except DanielError as error:
             typer.echo(f"daniel: {' '.join(str(error).split())}", err=True)
             raise typer.Exit(2) from error
+
+
+@contextmanager
+def named(**options: str) -> Iterator[None]:
+    """Parameters in a message by the names of their options: `k is 60` as `--clusters is 60`."""
+    try:
+        yield
+    except ParameterError as error:
+        name, _, rest = str(error).partition(" is ")
+        if name not in options:
+            raise
+        raise ParameterError(f"{options[name]} is {rest}") from error
 
 
 app = typer.Typer(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from daniel.cli.app import app
+from daniel.cli.app import app, named
 
 
 @app.command()
@@ -37,12 +37,17 @@ def graph(
 ) -> None:
     """Write a knowledge graph: GraphML, Cytoscape JSON, PNG and SVG."""
     from daniel.cli.watch import stages
+    from daniel.errors import ParameterError
     from daniel.evaluate.graph import write_graph
     from daniel.plots import code_network, save
     from daniel.report.graphs import check_files, graph_of
 
     check_files(out)
-    with stages() as show:
+    if around is None and not sites:
+        raise ParameterError(
+            "Nothing says which codes to draw: name one with --around, or give site folders."
+        )
+    with named(over="--over", top="--top"), stages() as show:
         drawn = graph_of(
             model,
             sites or [],

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from daniel.cli.app import app
+from daniel.cli.app import app, named
 
 
 @app.command()
@@ -96,7 +96,7 @@ def report(
     followed = Outcome(outcome, outcome_code, outcome_name, landmark) if outcome else None
     release = Umls(umls, umls_through) if umls else None
     choices = Choices(compare, clusters, quantile, stability, release, phecodes, atc)
-    with stages() as show:
+    with named(k="--clusters"), stages() as show:
         parts = assemble(
             model,
             sites or [],

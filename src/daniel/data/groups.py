@@ -81,6 +81,8 @@ def write_groups(folder: Path, parents: Path, vocabulary: str, least: int, out: 
 
 def _read_parents(path: Path) -> dict[str, str]:
     """code -> parent from the first two columns of a CSV or TSV."""
+    if not path.is_file():
+        raise InputError(f"There is no file {path}: name a table of two columns, code and parent.")
     separator = "\t" if ".tsv" in path.name else ","
     try:
         table = pd.read_csv(path, dtype=str, sep=separator, keep_default_na=False)

@@ -162,7 +162,11 @@ def _starts(patients: pd.DataFrame, matrix: CodeMatrix, target: str) -> pd.DataF
 def _from_source(
     db: Engine, source: Source, window: Window, starts: pd.DataFrame, code: str, *, landmark: bool
 ) -> pd.DataFrame:
-    """First outcome of each patient, or the last day on which the source has seen one."""
+    """First outcome of each patient, or the last day on which the source has seen one.
+
+    Numbers of patients are often the same elsewhere, so their first days are compared too; another
+    time zone may move them by one.
+    """
     prepare._read_events(db, source, Facts())  # the same patients and days as in the records
     db.load("starts", pa.Table.from_pandas(starts, preserve_index=False))
     later = 1 if landmark else 0
@@ -173,12 +177,19 @@ def _from_source(
             SELECT CAST(patient AS VARCHAR) AS patient, date, {_is_outcome(code)} AS hit
             FROM events WHERE date IS NOT NULL {_deaths(db, source, code)}
         ), s AS (
-            SELECT pseudonym, patient, CAST({zero} AS DATE) AS zero FROM starts s
+            SELECT pseudonym, patient, CAST(first AS DATE) AS first, CAST({zero} AS DATE) AS zero
+            FROM starts s
         )
-        SELECT pseudonym, min(date) FILTER (hit) - zero AS outcome, max(date) - zero AS last
-        FROM s JOIN e USING (patient) GROUP BY pseudonym, zero ORDER BY pseudonym
+        SELECT pseudonym, min(date) FILTER (hit) - zero AS outcome, max(date) - zero AS last,
+            abs(min(date) - first) <= 1 AS same
+        FROM s JOIN e USING (patient) GROUP BY pseudonym, first, zero ORDER BY pseudonym
         """
     ).to_pandas()
+    if 2 * rows["same"].sum() < len(starts):
+        raise InputError(
+            f"The patients of {source.label} are not those of the site folder: expected the source "
+            "that the folder was made of, with the same ids and first days."
+        )
     event = rows["outcome"].notna()
     time = rows["outcome"].where(event, rows["last"])
     at_risk = time.ge(0) & (event | time.gt(0))

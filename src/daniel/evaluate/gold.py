@@ -383,11 +383,13 @@ def _read_rrf(
 
 def _read(table: Table, needed: list[str]) -> pd.DataFrame:
     """A data frame, or a file by the end of its name."""
+    name = "The table"
     if not isinstance(table, pd.DataFrame):
+        name = Path(table).name
         table = _read_file(Path(table))
     missing = [column for column in needed if column not in table]
     if missing:
-        raise InputError(f"The table has no column {listed(missing)}: it has {_some(table)}.")
+        raise InputError(f"{name} has no column {listed(missing)}: it has {_some(table)}.")
     return table
 
 

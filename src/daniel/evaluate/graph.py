@@ -176,7 +176,7 @@ def check_refits(n_boot: int, over: str, n_sites: int) -> None:
         )
     if over == "sites" and n_sites < 3:
         raise InputError(
-            "Sites can be drawn anew only where there are three or more: use over='patients'."
+            "Sites can be drawn anew only where there are three or more: draw patients instead."
         )
 
 

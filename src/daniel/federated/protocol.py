@@ -74,7 +74,7 @@ def start(
             f"Round {round} of {study.rounds} was asked for; round 1 starts from records, and "
             "every later one from the model of the round before."
         )
-    release.check_size(matrix, study)
+    release.check_size(matrix, study, key.name)
     gated = release.without_rare(matrix, study.disclosure.floor)
     if gated.absent is not None and (~gated.absent).sum() < 2:
         raise ReleaseError(

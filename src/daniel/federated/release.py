@@ -66,7 +66,7 @@ class Parcel:
         return messages.write(self.manifest, self.arrays, key)
 
 
-def check_size(matrix: CodeMatrix, study: Study) -> None:
+def check_size(matrix: CodeMatrix, study: Study, site: str) -> None:
     """Refuse a site with fewer patients or records than the study asks for; no number is told."""
     d = study.disclosure
     patients = int(patient_numbers(matrix).max()) + 1
@@ -76,8 +76,8 @@ def check_size(matrix: CodeMatrix, study: Study) -> None:
     ):
         if found < least:
             raise ReleaseError(
-                f"This site has fewer {what} than the {least} that the study asks for: nothing "
-                "leaves; the site cannot take part."
+                f"The site {site!r} has fewer {what} than the {least} that the study asks for: "
+                "nothing leaves, and it cannot take part."
             )
 
 
@@ -106,7 +106,7 @@ def prepare(
 
     directions (p, k): those of the start, along which a sketch is made.
     """
-    check_size(matrix, study)
+    check_size(matrix, study, key.name)
     d = study.disclosure
     private = d.epsilon is not None
     if d.release == "open" and not private:
