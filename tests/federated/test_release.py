@@ -360,6 +360,20 @@ def test_a_release_whose_file_never_appeared_may_be_made_again(open_, open_excha
         parcel.send(key, approved_by="Ada", ledger=ledger, out=out)
 
 
+def test_a_log_that_moves_with_its_answers_finds_them(open_, open_exchange, tmp_path):
+    place = tmp_path / ".new.part"
+    (place / "sent").mkdir(parents=True)
+    parcel = release_of(open_, "south", open_exchange[0])
+    other = release_of(first_rows(open_, "south", 300), "south", open_exchange[0])
+    ledger, key = Ledger(place / "south.log"), open_.keys["south"]
+    parcel.send(key, approved_by="Ada", ledger=ledger, out=place / "sent" / "south.daniel")
+    assert ledger.entries()[0]["out"] == "sent/south.daniel"
+    (place / "sent" / "south.daniel").write_bytes(b"")
+    place.rename(tmp_path / "demo")
+    with pytest.raises(ReleaseError, match="two different answers"):
+        other.send(key, approved_by="Ada", ledger=Ledger(tmp_path / "demo" / "south.log"))
+
+
 @pytest.mark.parametrize("damage", ["change", "drop", "swap"])
 def test_a_changed_log_stops_releases(open_, open_exchange, tmp_path, damage):
     ledger = Ledger(tmp_path / "south.log")

@@ -61,7 +61,7 @@ class Ledger:
             entries = self.entries()
             self._refuse_second(entries, manifest, payload)
             kept = {k: v for k, v in manifest.content().items() if v is not None}
-            where = {} if out is None else {"out": str(out.absolute())}
+            where = {} if out is None else {"out": self._from_here(out)}
             event = {"event": "approved", "by": by, **kept, **where, "payload": payload}
             self._append(event, entries)
 
@@ -80,14 +80,22 @@ class Ledger:
         for e in same:
             if e["event"] != "approved" or e["payload"] == payload:
                 continue
-            lost = "out" in e and not Path(e["out"]).exists() and e["payload"] not in written
-            if not lost:
+            lost = "out" in e and not (self._here / e["out"]).exists()
+            if not lost or e["payload"] in written:
                 raise ReleaseError(
                     f"This site has released its answer for {manifest.study_name!r}, epoch "
                     f"{manifest.epoch}, round {manifest.round}, on {e['time']}: two different "
                     "answers could be compared to learn about single patients; send the first one "
                     "again, or let all sites agree on the next epoch."
                 )
+
+    @property
+    def _here(self) -> Path:
+        return self.path.resolve().parent
+
+    def _from_here(self, out: Path) -> str:
+        """A place as seen from the log, so that a folder with both of them may be moved."""
+        return os.path.relpath(out.resolve(), self._here)
 
     def _append(self, event: dict[str, Any], entries: list[dict[str, Any]]) -> None:
         data = self.path.read_bytes() if self.path.exists() else b""
