@@ -16,7 +16,7 @@ from daniel.core.coordinates import natural_coordinates
 from daniel.core.noise import noise_level
 from daniel.core.records import Records
 from daniel.core.start import correlation
-from daniel.core.threads import n_threads, run_parts
+from daniel.core.threads import decomposing
 
 MOST_CODES = 2_200  # of more, so many are drawn: the eigenvectors cost their number to the third
 MOST_RECORDS = 100_000  # distinct ones; of more, so many are drawn
@@ -42,12 +42,9 @@ def firmness(records: Records, rng: np.random.Generator) -> float:
     parts = [replace(records, weight=half), replace(records, weight=records.weight - half)]
     if min(part.total for part in parts) < 1:
         return 1.0
-    rngs = rng.spawn(2)
-
-    def work(t: int) -> np.ndarray:
-        return _gains(parts[t], _links(parts[1 - t], rngs[t]), rngs[t])
-
-    found = np.concatenate(run_parts(work, 2) if n_threads() > 1 else [work(0), work(1)])
+    found = np.concatenate(
+        [_gains(own, _links(other, rng), rng) for own, other in (parts, parts[::-1])]
+    )
     if found.size == 0:
         return 1.0
     error = found.std(ddof=1) / np.sqrt(found.size)
@@ -91,7 +88,8 @@ def _gains(records: Records, links: np.ndarray, rng: np.random.Generator) -> np.
     coords = natural_coordinates(counts, total)
     noise = noise_level(counts, total, coords.scale, rng, draws=1)
     matrix = correlation(records, coords).astype(np.float32)
-    value, vector = eigh(matrix, subset_by_value=(SOFT * noise, np.inf), overwrite_a=True)
+    with decomposing(records.p):
+        value, vector = eigh(matrix, subset_by_value=(SOFT * noise, np.inf), overwrite_a=True)
     first, second = links[:, rng.permutation(links.shape[1])]
     other = rng.permutation(second)
     areas = []
