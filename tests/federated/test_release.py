@@ -434,7 +434,7 @@ def test_damaged_key_files_are_refused(tmp_path, content):
 
 @pytest.mark.parametrize("name", ["", "../up", ".hidden", "a/b", "a\nb"])
 def test_names_that_are_no_file_names_are_refused(tmp_path, name):
-    with pytest.raises(InputError, match="name of a file"):
+    with pytest.raises(InputError, match="name of a site"):
         write_key(make_key(name), tmp_path)
     assert not list(tmp_path.iterdir())
 
