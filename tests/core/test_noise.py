@@ -5,6 +5,7 @@ import pytest
 
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.noise import (
+    FIRM,
     LEAST,
     RELIEF,
     least_risk,
@@ -86,7 +87,7 @@ def test_rarity_takes_presence_and_absence_alike(rng):
 
 def test_penalty_factor_is_high_only_for_rare_codes_in_records_that_differ():
     assert penalty_factor(0.0, 0.0) == penalty_factor(0.0, 1.0) == penalty_factor(0.9, 0.0) == LEAST
-    assert penalty_factor(0.9, 1.0) == pytest.approx(1.3)
+    assert penalty_factor(0.9, 1.0) == pytest.approx(FIRM)
     steps = [penalty_factor(rare, 0.5) for rare in (0.0, 0.1, 0.3, 0.6)]
     assert (np.diff(steps) > 0).all()
 
@@ -94,7 +95,7 @@ def test_penalty_factor_is_high_only_for_rare_codes_in_records_that_differ():
 def test_penalty_factor_rises_when_the_signal_drowns():
     low, middle, high = (penalty_factor(0.0, 0.0, least) for least in (0.4, 0.7, 1.2))
     assert LEAST == low < middle < high == 1.1
-    assert penalty_factor(0.9, 1.0, 1.2) == penalty_factor(0.9, 1.0, 0.0)
+    assert penalty_factor(0.9, 1.0, 0.7) == FIRM < penalty_factor(0.9, 1.0, 1.2) == high
 
 
 def test_relief_is_for_clear_components_of_common_codes():

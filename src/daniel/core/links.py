@@ -13,7 +13,7 @@ import scipy.sparse as sp
 from scipy.linalg import eigh
 
 from daniel.core.coordinates import natural_coordinates
-from daniel.core.noise import noise_level
+from daniel.core.noise import FIRM, LEAST, noise_level
 from daniel.core.records import Records
 from daniel.core.start import correlation
 from daniel.core.threads import decomposing
@@ -25,7 +25,6 @@ FEWEST_LINKS = 100  # with fewer, nothing can be told
 TOGETHER = 3  # records that a link is seen in, at least
 SURPRISE = 4.0  # standard deviations by which they exceed chance
 CHANCE = 0.3  # records, at least, that chance is taken to bring
-SOFT, FIRM = 0.7, 1.0  # penalties that are compared, in units of the noise level
 GROUPS = 10  # of links, whose spread says how sure the difference is
 MARGIN = 0.003  # area by which the firm penalty must be better, to be worth what it removes
 SURE = (-4.0, -2.0)  # standard errors by which it falls short of that: surely, perhaps
@@ -89,11 +88,11 @@ def _gains(records: Records, links: np.ndarray, rng: np.random.Generator) -> np.
     noise = noise_level(counts, total, coords.scale, rng, draws=1)
     matrix = correlation(records, coords).astype(np.float32)
     with decomposing(records.p):
-        value, vector = eigh(matrix, subset_by_value=(SOFT * noise, np.inf), overwrite_a=True)
+        value, vector = eigh(matrix, subset_by_value=(LEAST * noise, np.inf), overwrite_a=True)
     first, second = links[:, rng.permutation(links.shape[1])]
     other = rng.permutation(second)
     areas = []
-    for penalty in (SOFT * noise, FIRM * noise):
+    for penalty in (LEAST * noise, FIRM * noise):
         size = np.maximum(value - penalty, 0)
         rows = vector * np.sqrt(size / (1 + size))
         rows /= np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)

@@ -20,7 +20,7 @@ DENSE_ROWS = 100
 MANY_PRESENT = 2_000_000  # present codes above which one draw is as sure as three of fewer
 RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
 LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
-FIRM = 1.3  # penalty where codes are rare and records uneven
+FIRM = 1.0  # penalty where codes are rare and records uneven
 CROWDED = (10.0, 20.0)  # records per code up to which the noise outweighs what a component may hold
 FREE_DIAGONAL = 1.25  # the fit's diagonal is free and takes in noise that the estimate leaves out
 
@@ -114,7 +114,7 @@ def rarity(counts: np.ndarray, total: float) -> float:
 
 
 def penalty_factor(rare: float, firm: float, least: float = 0.0, per_code: float = np.inf) -> float:
-    """Penalty in units of the noise level: 0.7 to 1.1 as a rule, 1.3 for uneven records.
+    """Penalty in units of the noise level: 0.7 to 1.1 as a rule, 1.0 at least for uneven records.
 
     With Gaussian noise a penalty below its norm gives the smallest error, unless the signal is
     weaker than the noise: `least` (`least_risk`) tells, and with few records per code it is taken

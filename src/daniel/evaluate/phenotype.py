@@ -4,7 +4,8 @@ The target code is left out of every record.  Two ways to tell:
 
 *unsupervised*  the model's probability of the target given the other codes, eq. (conditional_dist)
 *supervised*    a classifier on the patient vector U_{-i}'x_{-i}: a decision tree as in the paper,
-                logistic regression, gradient boosting; tested on the patients of the held-out fold
+                logistic regression with a ridge, gradient boosting; tested on the patients of the
+                held-out fold
 
 The measure is the area under the ROC curve (AUC).  Only pairs of records of one fold are compared,
 since each fold has a classifier of its own; the interval resamples patients.  Few patients in many
@@ -21,9 +22,6 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 
 from daniel.checks import read_sites
 from daniel.errors import InputError, ParameterError
@@ -35,6 +33,7 @@ from daniel.evaluate.cases import (
     patients_of,
     small_sites,
 )
+from daniel.evaluate.ridge import RidgeLogistic
 from daniel.evaluate.scores import Scored, target_score
 from daniel.evaluate.tree import RpartTree
 from daniel.matrix import CodeMatrix
@@ -50,7 +49,7 @@ UNSUPERVISED, ALL = "unsupervised", "all"
 Classifier = Callable[[int], Any]
 CLASSIFIERS: Mapping[str, Classifier] = {
     "tree": lambda seed: RpartTree(),
-    "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)),
+    "logistic": lambda seed: RidgeLogistic(),
     "boosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
 }
 

@@ -1,0 +1,60 @@
+"""Logistic regression with a ridge: against scikit-learn alone, and against none in few records."""
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import GridSearchCV, StratifiedKFold
+
+from daniel.evaluate.ridge import FOLDS, STRENGTHS, RidgeLogistic
+
+
+@pytest.fixture
+def rng():
+    return np.random.default_rng(0)
+
+
+def draw(n, d, rng, strength=1.0, axes=3):
+    """Vectors whose later axes are weaker, and labels that follow the first few."""
+    X = rng.standard_normal((n, d)) / np.sqrt(1 + np.arange(d))
+    return X, X[:, :axes].sum(axis=1) * strength + rng.logistic(size=n) > 0
+
+
+@pytest.mark.parametrize(("n", "d"), [(80, 40), (3000, 5)])
+def test_the_ridge_is_the_one_that_a_grid_search_finds(n, d, rng):
+    X, y = draw(n, d, rng)
+    found = RidgeLogistic().fit(X, y)
+    scaled = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean())
+    search = GridSearchCV(
+        LogisticRegression(max_iter=1000),
+        {"C": STRENGTHS},
+        scoring=lambda model, U, v: -log_loss(v, model.predict_proba(U)) * len(v),
+        cv=StratifiedKFold(FOLDS, shuffle=True, random_state=0),
+    ).fit(scaled, y)
+    assert found.strength_ == search.best_params_["C"]
+    np.testing.assert_allclose(found.predict_proba(X), search.predict_proba(scaled), atol=1e-6)
+    assert (found.predict(X) == search.predict(scaled)).all()
+
+
+def test_few_records_with_many_axes_are_told_better_than_without(rng):
+    X, y = draw(160, 60, rng, strength=2.0)
+    new, truth = draw(4000, 60, rng, strength=2.0)
+    with_ridge, plain = (
+        roc_auc_score(truth, model.fit(X, y).predict_proba(new)[:, 1])
+        for model in (RidgeLogistic(), LogisticRegression(C=np.inf, max_iter=5000))
+    )
+    assert with_ridge > plain + 0.05
+
+
+def test_the_scale_of_the_vectors_does_not_matter(rng):
+    X, y = draw(300, 10, rng)
+    one, two = (RidgeLogistic().fit(s * X, y).predict_proba(s * X) for s in (1.0, 1e-4))
+    np.testing.assert_allclose(one, two, atol=1e-6)
+
+
+def test_two_of_a_kind_and_vectors_that_are_all_alike_are_survived():
+    y = np.array([True, True, False, False, False, False])
+    few = RidgeLogistic().fit(np.arange(6.0)[:, None], y)
+    assert few.strength_ == STRENGTHS[0]
+    alike = RidgeLogistic().fit(np.ones((6, 2)), y).predict_proba(np.ones((2, 2)))
+    np.testing.assert_allclose(alike[:, 1], 1 / 3, atol=1e-3)
