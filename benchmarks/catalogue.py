@@ -30,7 +30,7 @@ class Entry:
     label : the row in the tables; entries with one label are settings of one method.
     where : records are pooled in one place, stay at the sites, or are the hub's alone.
     pairs : whether a model of pairs is fitted; a matrix of counts and its decomposition is none.
-    edition : of the module; results of another one are raced again.
+    edition : of the module, or of the core under it; results of another one are raced again.
     simulated : whether it is raced where the truth is known; there the paper tells the step.
     """
 
@@ -95,10 +95,10 @@ def _convex(**options: Any) -> dict[str, Entry]:
 
 
 METHODS: dict[str, Entry] = {
-    "daniel-pooled": _entry("daniel_pooled", OURS["pooled"]),
-    "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay"),
-    "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub"),
-    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 2),
+    "daniel-pooled": _entry("daniel_pooled", OURS["pooled"], edition=2),
+    "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay", edition=2),
+    "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub", edition=2),
+    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 3),
     **_each("correlation", "d", MANY, "correlation SVT", "pooled", False),
     **_each("ppmi", "d", MANY, "PPMI-SVD", "pooled", False),
     **_each("ppmi-tuned", "d", (50, 200), "PPMI-SVD, options tuned", "pooled", False),
@@ -114,7 +114,7 @@ METHODS: dict[str, Entry] = {
     **_convex(step=LONG_STEP),
     **{
         f"fedavg-{rounds}x{steps}": _entry(
-            "fedavg", FEDAVG, "stay", edition=2, rounds=rounds, local_steps=steps
+            "fedavg", FEDAVG, "stay", edition=3, rounds=rounds, local_steps=steps
         )
         for rounds in ROUNDS
         for steps in LOCAL_STEPS

@@ -16,8 +16,8 @@ EXPLANATION = """Every method ran in a process of its own, on the same machine, 
 couplings are scored by them as well as by cosines, and the better counts. A method with several
 settings shows the one with the best mean AUC, which favours the rivals: Daniel runs with its
 defaults, but on simulations ties intercepts to the diagonal, as they were drawn; so does FedAvg.
-FedAvg has Daniel's penalty, 50 components from a random start, and no correlations beside the
-couplings in its vectors.
+FedAvg has the components and penalties of Daniel's pooled fit, which its time does not count, a
+random start, and no correlations beside the couplings in its vectors.
 SV-Soft, SV-Hard, SV-Topd and PSD-Cvx run in double precision and have the paper's step, .01 (.1 on
 simulations), or the one that is told. *Error*: distance of the couplings to those that the records
 were drawn from.

@@ -14,12 +14,15 @@ from benchmarks.methods import als, daniel_one_shot, fedavg, nodewise, paper, sv
 from benchmarks.methods.result import bytes_of_records, hub_rows
 from benchmarks.problems_made import simulation
 from daniel import Daniel
+from daniel.core.components import Components
 from daniel.core.ising import reference_conditional
+from daniel.core.natural import Options, fit
 from daniel.core.records import records_from
 from daniel.core.solve import LBFGS
 from daniel.errors import MissingDependencyError
 from daniel.simulation.design import Cell
 
+COLUMNS = Components(np.zeros((20, 3)), np.array([1.0, 1.0, -1.0]), np.full(3, 0.1), 0.1)
 ONE_OF_EACH = {entry.label: entry for entry in METHODS.values()}
 
 
@@ -93,10 +96,8 @@ def test_the_l1_penalty_leaves_the_intercept_free():
 def test_averaging_uses_daniels_guess_of_the_curvature(monkeypatch):
     guesses = []
     monkeypatch.setattr(fedavg, "LBFGS", lambda guess=None: guesses.append(guess) or LBFGS(guess))
-    (site,) = fedavg.objectives(
-        [records_from(race_one.tiny(truth=False).Z)], 3, np.random.default_rng(0), tied=False
-    )
-    fedavg.average([site], 3, 2, 1, np.random.default_rng(1))
+    (site,) = fedavg.objectives([records_from(race_one.tiny(truth=False).Z)], COLUMNS, tied=False)
+    fedavg.average([site], 2, 1, np.random.default_rng(1))
     assert len(guesses) == 2
     assert all(callable(guess) for guess in guesses)
 
@@ -128,17 +129,25 @@ def test_node_wise_coefficients_become_couplings():
     assert reference_conditional(nodewise.couplings(W, b), 2 * Z - 1) == pytest.approx(expected)
 
 
+def test_averaging_has_the_columns_and_penalties_of_daniels_pooled_fit():
+    records = records_from(race_one.tiny(truth=False).Z)
+    like = fedavg.columns(records, np.random.default_rng(0), tied=False)
+    fitted = fit(records, Options(), np.random.default_rng(0))
+    assert fitted.penalty == like.penalty
+    assert fitted.signs.tolist() == like.signs.tolist()
+
+
 def test_averaging_equal_sites_is_one_site():
     problem = race_one.tiny(truth=False)
     records = records_from(problem.Z)
 
     def averaged(parts):
-        sites = fedavg.objectives(parts, 3, np.random.default_rng(0), tied=False)
-        # Two sites share coordinates and penalty of twice the records: take those of one.
-        sites = [replace(site, coords=one.coords, penalty=one.penalty) for site in sites]
-        return fedavg.average(sites, 3, 4, 2, np.random.default_rng(1))
+        sites = fedavg.objectives(parts, COLUMNS, tied=False)
+        # Two sites share coordinates of twice the records: take those of one.
+        sites = [replace(site, coords=one.coords) for site in sites]
+        return fedavg.average(sites, 4, 2, np.random.default_rng(1))
 
-    (one,) = fedavg.objectives([records], 3, np.random.default_rng(0), tied=False)
+    (one,) = fedavg.objectives([records], COLUMNS, tied=False)
     assert averaged([records, records]) == pytest.approx(averaged([records]), abs=1e-6)
 
 
@@ -146,10 +155,10 @@ def test_more_rounds_of_averaging_lower_the_loss_of_all():
     problem = simulation("x", Cell(800, 20, 2, 0.3))
     site = problem.sites.astype(int)
     parts = records_from(problem.Z, site=site, n_sites=site.max() + 1).by_site()
-    sites = fedavg.objectives(parts, 4, np.random.default_rng(0), tied=True)
+    sites = fedavg.objectives(parts, COLUMNS, tied=True)
 
     def loss(rounds):
-        U = fedavg.average(sites, 4, rounds, 1, np.random.default_rng(1))
+        U = fedavg.average(sites, rounds, 1, np.random.default_rng(1))
         return np.mean([s(U.ravel())[0] for s in sites])
 
     assert loss(8) < loss(2) < loss(0)
