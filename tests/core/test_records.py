@@ -1,5 +1,7 @@
 """Records: compressed rows, weights and sites; merging changes nothing that anyone can compute."""
 
+import os
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -7,7 +9,8 @@ import scipy.sparse as sp
 from daniel.core import records as records_module
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.ising import sweep
-from daniel.core.records import records_from
+from daniel.core.records import records_from, refuse_cut
+from daniel.errors import InputError
 
 
 @pytest.fixture
@@ -185,3 +188,26 @@ def test_of_site_is_the_site_alone(few_codes):
         alone = records_from(Z[site == s])
         np.testing.assert_array_equal(own.csr().toarray(), alone.csr().toarray())
         np.testing.assert_array_equal(own.weight, alone.weight)
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda codes: codes,
+        lambda codes: codes[2:],
+        lambda codes: codes[2:][1:4],
+        lambda codes: np.asarray(codes)[2:],
+        lambda codes: np.asarray(codes[2:])[1:4],
+        lambda codes: np.asarray(codes[2:]).view(np.memmap),
+    ],
+)
+def test_codes_of_a_file_that_was_cut_are_refused_in_every_view(tmp_path, view):
+    path = tmp_path / "codes"
+    np.arange(8, dtype=np.int32).tofile(path)
+    codes = view(np.memmap(path, np.int32, "c", offset=8, shape=(6,)))
+    copy = codes.copy()
+    refuse_cut(codes)
+    os.truncate(path, 28)
+    with pytest.raises(InputError, match="became shorter"):
+        refuse_cut(codes)
+    refuse_cut(copy)  # is in memory

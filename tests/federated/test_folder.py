@@ -1,5 +1,6 @@
 """The exchange as files and commands, and what is left when a command is killed."""
 
+import errno
 import hashlib
 import json
 import os
@@ -368,6 +369,9 @@ def test_files_are_bounded_and_whole(tmp_path):
     (tmp_path / ".a.999999999.part").write_bytes(b"left by a killed run")
     write_file(path, b"4")
     assert [p.name for p in tmp_path.iterdir()] == ["a"]
+    (tmp_path / ".a.old.999999999.part").write_bytes(b"left by a killed run")
+    write_file(path.rename(tmp_path / "a.old"), b"5")
+    assert [p.name for p in tmp_path.iterdir()] == ["a.old"]
 
 
 def test_folders_replace_their_own_kind_only(tmp_path):
@@ -388,3 +392,46 @@ def test_folders_replace_their_own_kind_only(tmp_path):
     with new_folder(out, "mark") as part:
         (part / "mark").write_text("4")
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+    os.replace(out, tmp_path / f".model.old.{os.getpid()}.part")
+    with pytest.raises(RuntimeError), new_folder(out, "mark"):
+        raise RuntimeError
+    assert (out / "mark").read_text() == "4"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_an_older_folder_stays_if_the_newer_cannot_take_its_place(tmp_path, monkeypatch):
+    out, replace = tmp_path / "model", os.replace
+    with new_folder(out, "mark") as part:
+        (part / "mark").write_text("older")
+
+    def refusing(source, target):
+        if ".new." in source.name:
+            raise PermissionError(errno.EPERM, "no")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", refusing)
+    with pytest.raises(InputError, match="cannot be written"), new_folder(out, "mark") as part:
+        (part / "mark").write_text("newer")
+    assert (out / "mark").read_text() == "older"
+    assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+def test_only_an_older_folder_of_the_same_kind_is_put_back(tmp_path):
+    """The half-written site folder "model.old" of a killed run has the same name."""
+    left = tmp_path / ".model.old.999999999.part"
+    left.mkdir()
+    (left / "half").write_text("a site folder")
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "model", "mark"):
+        raise RuntimeError
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_link_to_a_folder_is_replaced_and_its_folder_stays(tmp_path):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far" / "mark").write_text("older")
+    (tmp_path / "model").symlink_to(tmp_path / "far")
+    with new_folder(tmp_path / "model", "mark") as part:
+        (part / "mark").write_text("newer")
+    assert (tmp_path / "model" / "mark").read_text() == "newer"
+    assert (tmp_path / "far" / "mark").read_text() == "older"
+    assert {p.name for p in tmp_path.iterdir()} == {"far", "model"}

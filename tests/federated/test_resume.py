@@ -23,7 +23,7 @@ from daniel.core.records import records_from
 from daniel.core.start import correlation_operator
 from daniel.data import sitefolder
 from daniel.errors import FormatError, InputError, ReleaseError
-from daniel.federated import folder, messages, protocol
+from daniel.federated import folder, messages, protocol, resume
 from daniel.federated.files import check_parent, new_folder
 from daniel.federated.resume import key_of_fit, records_hash
 
@@ -117,6 +117,40 @@ def test_an_interrupted_fit_goes_on_to_the_same_model(make, rounds, tmp_path, ca
     few = replace(hub, Z=hub.Z[2:], patients=hub.patients[2:])
     sites = network.sites | {"north": few}
     same(fit(sites, **state), fit(sites))
+
+
+@pytest.mark.parametrize("command", ["finish", "fit"])
+def test_a_state_of_other_code_is_not_gone_on_from(
+    masked, exchange, tmp_path, calls, at_every_step, monkeypatch, command
+):
+    """The version stays the same while the code of the solver changes."""
+    state = tmp_path / ".model.state"
+
+    def run():
+        calls.made = 0
+        if command == "fit":
+            return protocol.fit(masked.sites, masked.study, checkpoint=state)[0]
+        return masked.finish(*exchange, checkpoint=state)[0]
+
+    wanted = run()
+    every = calls.made
+    same(run(), wanted)
+    assert calls.made < every  # the same code goes on
+    monkeypatch.setattr(resume, "CORE", "of other code")
+    same(run(), wanted)
+    assert calls.made == every
+
+
+def test_the_fingerprint_changes_with_the_code_of_the_core(tmp_path, monkeypatch):
+    core = Path(surrogate.__file__).parent
+    own = shutil.copytree(core, tmp_path / "core", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.setattr(resume, "files", lambda package: own)
+    assert resume.fingerprint() == resume.CORE
+    (own / "notes.txt").write_text("not code")
+    assert resume.fingerprint() == resume.CORE
+    with (own / "solve.py").open("a") as file:
+        file.write("# changed\n")
+    assert resume.fingerprint() != resume.CORE
 
 
 def test_a_fit_with_noise_goes_on_from_no_other(masked):
@@ -359,6 +393,52 @@ def test_a_finish_that_is_killed_again_and_again_ends_as_if_it_had_not(
         same(folder.read_model(Path("model")), folder.read_model(Path("wanted")))
         write()
     assert {path.name for path in answered.iterdir()} == before | {"model"}
+
+
+def fill(out, text):
+    with new_folder(out, "mark") as part:
+        (part / "mark").write_text(text)
+
+
+@needs_fork
+@pytest.mark.parametrize("name", ["model", "model[1]"])
+def test_a_folder_whose_replacement_was_killed_survives_a_full_disk(tmp_path, name):
+    """Killed with the older folder moved away, and the newer one not yet in its place."""
+    out = tmp_path / name
+    fill(out, "older")
+    assert killed(lambda: fill(out, "newer"), os, "replace", 2)
+    assert not out.exists()
+    with pytest.raises(InputError, match="cannot be written"), full_disk(4000):
+        fill(out, "x" * 5000)
+    assert (out / "mark").read_text() == "older"
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    fill(out, "newest")
+    assert (out / "mark").read_text() == "newest"
+
+
+@needs_fork
+@pytest.mark.parametrize("moment", [(os, "replace", 3), (shutil, "rmtree", 1)])
+def test_a_folder_that_was_replaced_does_not_come_back(tmp_path, moment):
+    """Killed after the newer one had its name."""
+    out = tmp_path / "model"
+    fill(out, "older")
+    assert killed(lambda: fill(out, "newer"), *moment)
+    with pytest.raises(RuntimeError), new_folder(out, "mark"):
+        raise RuntimeError
+    assert (out / "mark").read_text() == "newer"
+    assert [path.name for path in tmp_path.iterdir()] == ["model"]
+
+
+@needs_fork
+def test_a_folder_of_a_longer_name_keeps_its_older_one(tmp_path):
+    for name in ("model", "model.2"):
+        fill(tmp_path / name, "older")
+    assert killed(lambda: fill(tmp_path / "model.2", "newer"), os, "replace", 2)
+    fill(tmp_path / "model", "newer")
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "model.2", "mark"):
+        raise RuntimeError
+    assert (tmp_path / "model.2" / "mark").read_text() == "older"
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "model.2"}
 
 
 @needs_fork

@@ -163,12 +163,17 @@ class Part(Records):
 
 
 def refuse_cut(indices: np.ndarray) -> None:
-    """Codes mapped from a file that became shorter: to read them would end the process."""
+    """Codes mapped from a file that became shorter: to read them would end the process.
+
+    A slice of a map has the whole map as its base, and only the whole one has the file.
+    """
     mapped: Any = indices
-    while isinstance(mapped, np.ndarray) and not isinstance(mapped, np.memmap):
+    while isinstance(mapped.base, np.ndarray):
         mapped = mapped.base
-    file: Any = getattr(mapped, "base", None)
-    if file is not None and file.size() < mapped.offset + mapped.nbytes:
+    file: Any = mapped.base
+    if not isinstance(mapped, np.memmap) or file is None:  # in memory; None: a copy of a map
+        return
+    if file.size() < mapped.offset + mapped.nbytes:
         raise InputError(
             "The file of the records became shorter while it was in use: make the site folder "
             "again with `daniel prepare`, and leave it as it is during a fit."

@@ -1,14 +1,13 @@
 """Files that appear whole or not at all, and a reader that knows its limit beforehand."""
 
 import os
-import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from daniel.data.sitefolder import writing
 from daniel.errors import FormatError, InputError
-from daniel.leftovers import remove_abandoned
+from daniel.leftovers import OLDER, put_back, remove, remove_abandoned
 
 HEAD = 1 << 16  # bytes at the beginning of a file, which tell whose it is
 
@@ -74,22 +73,36 @@ def check_folder(out: Path, mark: str) -> None:
 def new_folder(out: Path, mark: str) -> Iterator[Path]:
     """A folder to fill, which takes the place of `out` when the block ends well.
 
-    An `out` that holds the file `mark` is an older one of the same kind, and is replaced.
+    An `out` that holds the file `mark` is an older one of the same kind, and is replaced.  It stays
+    where the block or the disk fails, also if an earlier run was killed while it was replaced.
     """
     out = out.absolute()
     check_folder(out, mark)
-    remove_abandoned(out, own=True)
-    part, old = (out.with_name(f".{out.name}.{w}.{os.getpid()}.part") for w in ("new", "old"))
-    try:
-        with writing(f"The folder {out}"):
+    part, old = (out.with_name(f".{out.name}.{w}.{os.getpid()}.part") for w in ("new", OLDER))
+    with writing(f"The folder {out}"):
+        put_back(out, mark)
+        remove_abandoned(out, own=True)
+        try:
             part.mkdir()
             yield part
-            if out.exists():
-                os.replace(out, old)
-            os.replace(part, out)
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
+            _swap(part, out, old)
+        finally:
+            put_back(out, mark)
+            remove(part)
+            remove(old)
+
+
+def _swap(part: Path, out: Path, old: Path) -> None:
+    """`part` becomes `out`.
+
+    An older `out` is called `old` no longer than it is the only one: half removed, it must not be
+    put back.
+    """
+    if out.exists():
+        os.replace(out, old)
+    os.replace(part, out)
+    if old.exists():
+        os.replace(old, part)
 
 
 def read_file(path: Path, limit: int) -> bytes:

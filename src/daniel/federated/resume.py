@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
+from importlib.resources import files
 
 import numpy as np
 
@@ -14,12 +15,24 @@ from daniel.matrix import CodeMatrix
 from daniel.study import Study
 
 
+def fingerprint() -> str:
+    """Eight letters that change with the files of daniel.core; the version stays for long."""
+    digest = hashlib.sha256()
+    for file in sorted(files("daniel.core").iterdir(), key=lambda file: file.name):
+        if file.name.endswith(".py"):
+            digest.update(file.read_bytes())
+    return digest.hexdigest()[:8]
+
+
+CORE = fingerprint()  # of what is imported: the files may change while a fit runs
+
+
 def key_of_finish(
     matrix: CodeMatrix, study: Study, opening: Message, used: Mapping[str, Message]
 ) -> str:
     """Study, start, answers, the hub's records and the program."""
     answers = sorted(message.sha256 for message in used.values())
-    return " ".join([study.hash, opening.sha256, *answers, records_hash(matrix), version("daniel")])
+    return " ".join([study.hash, opening.sha256, *answers, records_hash(matrix), _program()])
 
 
 def key_of_fit(matrices: Mapping[str, CodeMatrix], study: Study, round: int) -> str | None:
@@ -31,7 +44,12 @@ def key_of_fit(matrices: Mapping[str, CodeMatrix], study: Study, round: int) -> 
         return None
     sites = tuple(replace(site, signing_key=None, masking_key=None) for site in study.sites)
     records = [f"{name} {records_hash(matrices[name])}" for name in sorted(matrices)]
-    return " ".join([replace(study, sites=sites).hash, str(round), *records, version("daniel")])
+    return " ".join([replace(study, sites=sites).hash, str(round), *records, _program()])
+
+
+def _program() -> str:
+    """Its version, and the fingerprint of the code that made the state."""
+    return f"{version('daniel')} {CORE}"
 
 
 def records_hash(matrix: CodeMatrix) -> str:
