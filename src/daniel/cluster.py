@@ -194,6 +194,8 @@ class Cluster:
     def __init__(self, client: "Client", partitions: int | None = None) -> None:
         if client.asynchronous:
             raise ParameterError("The Dask client is asynchronous: make it without asynchronous.")
+        if client.status in ("closing", "closed"):
+            raise ParameterError("The Dask client is closed: make another.")
         self.client = client
         self.address = client.scheduler_info()["address"]
         threads = self._threads()
@@ -208,15 +210,24 @@ class Cluster:
     def sums(
         self, work: Work, records: Records, shared: Any, items: Sequence[Any]
     ) -> Iterator[Sums]:
-        """``work(records, shared, item)`` for each item, summed over the parts in a fixed order."""
+        """``work(records, shared, item)`` for each item, summed over the parts in a fixed order.
+
+        The workers make the next sum while one is fetched: there are two at most.  It begins when
+        that one is made, because tasks that wait in line may be moved, and copy their parts.
+        """
         sent: Future | None = None
-        for item in items:
+        begun: list[Future] = []
+        for i in range(len(items)):
             for _ in range(ATTEMPTS):
                 try:
-                    kept = self._keep(records)
-                    if sent is None:  # through the scheduler, which first knows who has died
-                        sent = self._send(shared, direct=False)
-                    result = self._sum(work, kept, sent, item)
+                    with self._asking():
+                        kept = self._keep(records)
+                        if sent is None:  # through the scheduler, which first knows who has died
+                            sent = self._send(shared, direct=False)
+                        for item in items[i + len(begun) : i + 2]:
+                            _wait(begun)
+                            begun.append(self._sum(work, kept, sent, item))
+                        result = self._fetch(begun[0])
                     break
                 except _WorkFailed as error:
                     raise NetworkError(
@@ -224,17 +235,18 @@ class Cluster:
                         "give it more memory or use more workers if that is the cause."
                     ) from None
                 except _lost():
-                    sent = None
+                    sent, begun = None, []
                     self._recover()
             else:
                 raise NetworkError(
                     f"Workers of the Dask cluster at {self.address} died {ATTEMPTS} times during "
                     f"one sum: they may have too little memory. {AGAIN}"
                 )
+            del begun[0]
             yield result
 
-    def _sum(self, work: Work, kept: _Kept, shared: "Future", item: Any) -> Sums:
-        """One sum, by a tree whose shape depends on the number of parts alone.
+    def _sum(self, work: Work, kept: _Kept, shared: "Future", item: Any) -> "Future":
+        """One sum begun, by a tree whose shape depends on the number of parts alone.
 
         Part i is paired with the one half the parts further on: they are dealt to the workers in
         turn, so that the first levels stay within workers.
@@ -254,7 +266,10 @@ class Cluster:
             pairs = zip(level, level[half:], strict=False)
             odd = level[len(level) - half : half]
             level = [submit(_add, a, b, pure=False) for a, b in pairs] + odd
-        result: Sums = self.client.gather(level[0], direct=self.direct).value
+        return level[0]
+
+    def _fetch(self, begun: "Future") -> Sums:
+        result: Sums = self.client.gather(begun, direct=self.direct).value
         return result
 
     # --- parts ------------------------------------------------------------------------------------
@@ -295,21 +310,40 @@ class Cluster:
 
     def _recover(self) -> None:
         """After a loss: wait for the scheduler and for workers to come back, within reason."""
-        while self.client.status == "connecting":  # for as long as its own timeout
-            time.sleep(0.1)
-        if self.client.status != "running":
-            raise self._gone() from None
+        self._connect()
         end = time.monotonic() + RETURN
         while len(self._threads()) < self.workers and time.monotonic() < end:
             time.sleep(0.2)
         self.workers = len(self._threads())
+
+    def _connect(self) -> None:
+        """Wait while the client looks for its scheduler: it closes itself when it finds none."""
+        while self.client.status == "connecting":  # for as long as its own timeout
+            time.sleep(0.1)
+        if self.client.status != "running":
+            raise self._gone() from None
+
+    @contextmanager
+    def _asking(self) -> Iterator[None]:
+        """Around what needs the scheduler: a client that closes meanwhile may raise anything.
+
+        Mostly AttributeError or RuntimeError; from one that runs they are mistakes, and go through.
+        """
+        self._connect()
+        try:
+            yield
+        except Exception:
+            if self.client.status in ("closing", "closed"):
+                raise self._gone() from None
+            raise
 
     def _threads(self) -> dict[str, int]:
         """Threads of each worker, as soon as there is one."""
         end = time.monotonic() + ANY
         while True:
             try:
-                threads: dict[str, int] = self.client.nthreads()
+                with self._asking():
+                    threads: dict[str, int] = self.client.nthreads()
             except _lost():
                 raise self._gone() from None
             if threads:
@@ -344,6 +378,12 @@ class Cluster:
                 f"{', '.join(sorted(found))}, and here it is {_version()}: install the same "
                 "everywhere."
             )
+
+
+def _wait(begun: "Iterable[Future]") -> None:
+    """Until these are made, or have failed: fetching them tells."""
+    for future in begun:
+        future.exception()
 
 
 def _lost() -> tuple[type[BaseException], ...]:

@@ -4,21 +4,22 @@ import gc
 import socket
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import dask.config
 import numpy as np
 import pandas as pd
 import pytest
-from distributed import LocalCluster, Security
+from distributed import Client, LocalCluster, Security
 from typer.testing import CliRunner
 
 from daniel import Daniel, MissingDependencyError, NetworkError, ParameterError, cluster
 from daniel.cli import app
 from daniel.cluster import Cluster, distributed
-from daniel.core import checkpoint, natural, place
+from daniel.core import checkpoint, ising, natural, place
 from daniel.core.coordinates import paper_coordinates
-from daniel.core.ising import full_sweep, reference_gradient, reference_loss, sweep
+from daniel.core.ising import full_sweep, reference_gradient, reference_loss, stripes, sweep
 from daniel.core.records import Part, records_from
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
@@ -115,6 +116,35 @@ def test_the_same_number_of_parts_gives_the_same_numbers(Z, client):
             found.append(sweep(records, coords, U, U, None))
     np.testing.assert_array_equal(found[0].U, found[1].U)
     assert relative(found[2].U, found[0].U) < 1e-8
+
+
+def test_the_next_sum_is_made_while_one_is_fetched(Z, client, monkeypatch):
+    """One ahead, never two: the memory of workers holds two sums at most."""
+    seen = []
+    sum_, fetch = Cluster._sum, Cluster._fetch
+
+    def begin(self, work, kept, shared, item):
+        seen.append(f"begin {item}")
+        return sum_(self, work, kept, shared, item)
+
+    def fetched(self, begun):
+        seen.append("fetch")
+        return fetch(self, begun)
+
+    monkeypatch.setattr(Cluster, "_sum", begin)
+    monkeypatch.setattr(Cluster, "_fetch", fetched)
+    here, records = Cluster(client), records_from(Z)
+    assert list(here.sums(numbered, records, 1, [])) == []
+    assert list(here.sums(numbered, records, 10, range(4))) == [
+        (item, 10 * records.n)
+        for item in (0, 2, 4, 6)  # of two parts
+    ]
+    wanted = "begin 0, begin 1, fetch, begin 2, fetch, begin 3, fetch, fetch"
+    assert seen == wanted.split(", ")
+
+
+def numbered(records, shared, item):
+    return item, shared * records.n
 
 
 # --- commands -------------------------------------------------------------------------------------
@@ -236,6 +266,24 @@ def test_a_worker_that_dies_is_survived(Z, client, kill_one, calls, monkeypatch)
     np.testing.assert_allclose(found.solution.curve, wanted.solution.curve, rtol=1e-7)
 
 
+def test_a_worker_that_dies_between_stripes_is_survived(Z, client, kill_one, calls, monkeypatch):
+    """The sum that was begun ahead is lost with it, and made again."""
+    monkeypatch.setattr(cluster, "RETURN", 0.0)
+    monkeypatch.setattr(ising, "STRIPE", 5)
+    U = np.random.default_rng(2).normal(size=(30, 4)) / 4
+    G = np.full((30, 30), np.nan)
+    order = []
+    with distributed(client):
+        for stripe in stripes(records_from(Z), paper_coordinates(30), (U, U), None):
+            G[:, stripe.codes] = stripe.G
+            order.append(stripe.codes.start)
+            if len(order) == 2:
+                kill_one()
+    assert order == [0, 5, 10, 15, 20, 25]
+    assert calls.parts > 2
+    np.testing.assert_allclose(G, reference_gradient(U @ U.T, 2.0 * Z - 1), atol=1e-10)
+
+
 def test_a_worker_that_restarts_is_waited_for(client, monkeypatch):
     here = Cluster(client)
     seen = iter([{"a": 1}, {"a": 1}, {"a": 1, "b": 1}])
@@ -277,7 +325,71 @@ if __name__ == "__main__":
 """
 
 
-def test_a_scheduler_that_dies_loses_nothing(hospitals, tmp_path, monkeypatch):
+@pytest.fixture
+def scheduler(tmp_path):
+    """A scheduler with one worker, in a process that may be killed."""
+    script = tmp_path / "scheduler.py"
+    script.write_text(SCHEDULER)
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+    with subprocess.Popen([sys.executable, script], text=True, **pipes) as process:
+        yield SimpleNamespace(address=process.stdout.readline().strip(), kill=process.kill)
+
+
+def closes(client):
+    """Whether the client gives its scheduler up, in time."""
+    end = time.monotonic() + 30
+    while client.status != "closed" and time.monotonic() < end:
+        time.sleep(0.05)
+    return client.status == "closed"
+
+
+@pytest.mark.parametrize("before", [0, 1], ids=["before the first sum", "between sums"])
+def test_a_scheduler_that_dies_during_local_work(before, Z, scheduler, monkeypatch):
+    """Dask's client has closed itself by the next sum: the same sentence, no traceback."""
+    monkeypatch.setattr(cluster, "CONNECT", 1.0)
+    records, coords, U = records_from(Z), paper_coordinates(30), np.full((30, 2), 0.1)
+    with cluster._client(scheduler.address) as client, place.at(Cluster(client)):
+        for _ in range(before):
+            sweep(records, coords, U, U, None)
+        scheduler.kill()
+        assert closes(client)
+        with pytest.raises(NetworkError, match=f"at {scheduler.address} no longer answers"):
+            sweep(records, coords, U, U, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "error"),
+    [
+        ("nthreads", AttributeError),
+        ("scatter", AttributeError),
+        ("submit", RuntimeError),
+        ("gather", RuntimeError),
+    ],
+)
+def test_a_client_that_closes_within_a_call(method, error, Z, local, monkeypatch):
+    """As when it gives its scheduler up at that moment: it may raise anything."""
+    with Client(local, set_as_default=False) as client:
+        here = Cluster(client)
+
+        def closing(*arguments, **options):
+            client.close()
+            raise error("of a client that is closed")
+
+        monkeypatch.setattr(client, method, closing)
+        with pytest.raises(NetworkError, match="no longer answers"):
+            list(here.sums(numbered, records_from(Z), None, [1]))
+
+
+def test_an_error_of_another_kind_is_not_a_lost_scheduler(Z, client, monkeypatch):
+    def mistaken(*arguments, **options):
+        raise AttributeError("a mistake in a program")
+
+    monkeypatch.setattr(client, "gather", mistaken)
+    with pytest.raises(AttributeError, match="a mistake"):
+        list(Cluster(client).sums(numbered, records_from(Z), 1, [1]))
+
+
+def test_a_scheduler_that_dies_loses_nothing(hospitals, tmp_path, scheduler, monkeypatch):
     """One sentence; the solver's state stays, and a finish without a cluster goes on from it."""
     monkeypatch.setattr(cluster, "CONNECT", 1.0)
     monkeypatch.setattr(checkpoint.Checkpoint.__init__, "__defaults__", (0.0,))
@@ -296,19 +408,15 @@ def test_a_scheduler_that_dies_loses_nothing(hospitals, tmp_path, monkeypatch):
     wanted = finish(lambda step, loss, enough: steps.append(step))
     every = list(steps)
     state.unlink()  # of the end
-    script = tmp_path / "scheduler.py"
-    script.write_text(SCHEDULER)
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([sys.executable, script], text=True, **pipes) as process:
-        address = process.stdout.readline().strip()
 
-        def progress(step, loss, enough):
-            if step == 3:
-                process.kill()
+    def progress(step, loss, enough):
+        if step == 3:
+            scheduler.kill()
 
-        with pytest.raises(NetworkError) as error, distributed(address):
-            finish(progress)
-    assert str(error.value).startswith(f"The Dask scheduler at {address} no longer answers.")
+    with pytest.raises(NetworkError) as error, distributed(scheduler.address):
+        finish(progress)
+    said = f"The Dask scheduler at {scheduler.address} no longer answers."
+    assert str(error.value).startswith(said)
     assert state.is_file()
     found = finish(lambda step, loss, enough: steps.append(step))
     assert (every[:4], steps[0]) == ([1, 2, 3, 4], 4)  # after the last step that was whole
@@ -333,6 +441,13 @@ def test_workers_behind_a_wall_are_not_spoken_to_directly(client, monkeypatch):
 
 def test_no_partitions(client):
     with pytest.raises(ParameterError, match="partitions is 0"), distributed(client, partitions=0):
+        pass
+
+
+def test_a_client_that_is_closed(local):
+    with Client(local, set_as_default=False) as client:
+        pass
+    with pytest.raises(ParameterError, match="client is closed"), distributed(client):
         pass
 
 
