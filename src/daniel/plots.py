@@ -173,12 +173,12 @@ def code_network(graph: Any) -> Figure:
                 [about["y"] for about in at],
                 s=sizes[own],
                 c=COLOURS[place % len(COLOURS)],
-                marker=MARKERS[place % len(MARKERS)],
+                marker=_marker(place),
                 edgecolors="white",
                 linewidths=0.8,
                 zorder=3,
             )
-            style: dict[str, Any] = {"ls": "", "ms": 6, "marker": MARKERS[place % len(MARKERS)]}
+            style: dict[str, Any] = {"ls": "", "ms": 6, "marker": _marker(place)}
             colour = COLOURS[place % len(COLOURS)]
             axes.plot([], [], color=colour, label=kind or "no vocabulary", **style)
         axes.set_axis_off()
@@ -186,6 +186,11 @@ def code_network(graph: Any) -> Figure:
         figure.legend(loc="outside lower center", ncols=4, frameon=False, fontsize=8)
         _node_labels(figure, axes, list(nodes.values()), sizes)
     return figure
+
+
+def _marker(place: int) -> str:
+    """Of the vocabulary at a place; from the ninth on colours repeat, so markers are moved on."""
+    return MARKERS[(place + place // len(COLOURS)) % len(MARKERS)]
 
 
 def save(figure: Figure, stem: str | Path) -> list[Path]:

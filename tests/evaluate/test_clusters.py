@@ -235,6 +235,12 @@ def test_a_model_may_have_dropped_codes(cohort):
         ({"matrix": lambda m: replace(m, patients=None)}, InputError, "no patients and windows"),
         ({"matrix": lambda m: replace(m, codes=(*CODES[:20], "X:1"))}, InputError, "another study"),
         ({"matrix": lambda m: replace(m, Z=m.Z * 0 + twins(m))}, InputError, "only 2 of 3"),
+        ({"matrix": lambda m: replace(m, Z=all_alike(m))}, InputError, "the same vector"),
+        (
+            {"matrix": lambda m: replace(m, Z=all_alike(m)), "k": None},
+            InputError,
+            "the same vector",
+        ),
     ],
 )
 def test_bad_input_is_one_sentence(cohort, change, error, says):
@@ -250,6 +256,13 @@ def test_bad_input_is_one_sentence(cohort, change, error, says):
     with pytest.raises(error, match=says) as raised:
         cluster_patients(model, **call)
     assert str(raised.value).count(". ") == 0
+
+
+def all_alike(matrix):
+    """One record with the target, again and again."""
+    Z = np.zeros(matrix.shape, dtype=np.float32)
+    Z[1::2, :6] = 1
+    return sp.csr_array(Z)
 
 
 def twins(matrix):

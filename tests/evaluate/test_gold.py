@@ -8,6 +8,7 @@ import pytest
 from benchmarks import problems
 from daniel.errors import FormatError, InputError, ParameterError
 from daniel.evaluate.gold import (
+    kin,
     phecode_pairs,
     read_pairs,
     rxnorm_atc_pairs,
@@ -300,3 +301,11 @@ def test_hierarchies_hold_the_reference_pairs_of_the_paper_s_authors():
 def test_a_code_is_found_as_prepare_finds_it(code, found):
     own = ["PheCode:9", "PheCode:10.1", "PheCode:101", "ICD-10-CM:E11.9", "PheCode:008.5"]
     assert spelled(code, [*own, "DIAGNOSIS//ICD//9:401.9"]) == found
+
+
+def test_kin_are_above_and_below_and_not_beside():
+    codes = ["PheCode:290", "PheCode:290.1", "PheCode:290.11", "PheCode:290.2", "PheCode:29"]
+    codes += ["RxNorm:290", "phecode:290.16", "PheCode:1290.1"]
+    assert kin(codes, "PheCode:290.1") == ("PheCode:290", "PheCode:290.11", "phecode:290.16")
+    assert kin(codes, "PheCode:290.11") == ("PheCode:290", "PheCode:290.1")
+    assert kin(codes, "RxNorm:290") == kin(codes, "FLAG:x") == ()

@@ -17,6 +17,7 @@ from daniel import Daniel
 from daniel.core.sample import gibbs
 from daniel.errors import InputError, ParameterError
 from daniel.evaluate.cases import Cases, fold_of_patients
+from daniel.evaluate.gold import kin
 from daniel.evaluate.phenotype import CLASSIFIERS, fold_auc, phenotype
 from daniel.evaluate.scores import target_score
 from daniel.matrix import CodeMatrix
@@ -207,6 +208,23 @@ def test_a_classifiers_auc_is_that_of_plain_folds(model, matrix):
         model, matrix, TARGET, folds=5, cases=Cases("code", equal=False), classifiers={"it": plain}
     )
     assert found.auc("it") == pytest.approx(above / pairs, abs=1e-9)
+
+
+def test_kin_of_the_target_tell_it_unless_they_are_hidden():
+    """Only an ancestor of the target knows of it: nothing is left to tell it by."""
+    rng = np.random.default_rng(0)
+    Z = (rng.random((2000, P)) < 0.2).astype(np.float32)
+    Z[:, 0] = Z[:, 3]
+    matrix = CodeMatrix(sparse(Z), ("PheCode:3.1", *CODES[1:3], "PheCode:3.11", *CODES[4:]))
+    model = Daniel(random_state=0).fit(matrix)
+    seen, hidden = (
+        phenotype(model, matrix, "PheCode:3.11", without=without, classifiers=LOGISTIC)
+        for without in ((), kin(matrix.codes, "PheCode:3.11"))
+    )
+    assert min(seen.auc(), seen.auc("logistic")) > 0.95
+    assert max(abs(hidden.auc() - 0.5), abs(hidden.auc("logistic") - 0.5)) < 0.1
+    with pytest.raises(InputError, match="without has 'X:1'"):
+        phenotype(model, matrix, "PheCode:3.11", without=["X:1"])
 
 
 def repeated(n_patients=150, times=4, seed=0):

@@ -82,3 +82,14 @@ def test_wrong_scores_are_named():
         relation_auc(U, CODES, PAIRS, score="dot")
     with pytest.raises(InputError, match="not finite"):
         relation_auc(lambda i, j: np.full(np.shape(i), np.nan), CODES, PAIRS)
+
+
+@pytest.mark.parametrize("told", [0.0, 1.0], ids=["all alike", "all found"])
+def test_no_bound_lies_beyond_the_auc(told):
+    """Weights are fractions: of equal placements their mean is off by the last digit."""
+    for k in range(10, 120):
+        codes = [f"A:{j}" for j in range(2 * k)]
+        pairs = pd.DataFrame({"code1": codes[:k], "code2": codes[k:], "relation": "r"})
+        theta = told * (np.eye(2 * k, k=k) + np.eye(2 * k, k=-k))
+        row = relation_auc(theta, codes, pairs, score="theta", draws=10).loc["r"]
+        assert row["lo"] <= row["auc"] <= row["hi"]

@@ -94,6 +94,13 @@ def test_a_log_rank_test_by_hand():
     assert found.p_value == pytest.approx(chi2_law.sf(found.chi2, 1), abs=1e-12)
 
 
+def test_a_group_that_left_before_the_first_outcome_is_no_degree_of_freedom():
+    early = logrank([1, 2, 3, 4, 5, 6, 0.1, 0.2], [1] * 6 + [0, 0], list("aaabbbcc"))
+    assert early == logrank([1, 2, 3, 4, 5, 6], [1] * 6, list("aaabbb"))
+    with pytest.raises(InputError, match="before the first outcome"):
+        logrank([1, 2, 3, 0.1, 0.2], [1, 1, 1, 0, 0], list("aaacc"))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_plain_numpy_agrees(seed):
     time, event, group = problem(seed)
@@ -108,9 +115,13 @@ def test_plain_numpy_agrees(seed):
 
 
 @pytest.mark.skipif(not HAS_SURVIVAL, reason="R with the package survival is not installed")
+@pytest.mark.parametrize("early", [False, True], ids=["all stay", "a group leaves early"])
 @pytest.mark.parametrize("seed", range(3))
-def test_r_agrees(seed, tmp_path):
+def test_r_agrees(seed, early, tmp_path):
     time, event, group = problem(seed)
+    if early:
+        gone = group == group[0]
+        time, event = np.where(gone, 0.5, time + 1), np.where(gone, 0, event)
     pd.DataFrame({"time": time, "event": event, "group": group}).to_csv(tmp_path / "in.csv")
     script = R_FIT.format(folder=tmp_path.as_posix())
     subprocess.run([RSCRIPT, "-e", script], check=True, capture_output=True)

@@ -35,6 +35,7 @@ from daniel.evaluate.survival import (
 from daniel.matrix import CodeMatrix, listed
 
 MOST_CLUSTERS = 8
+ALL_ALIKE = "All these patients have the same vector: there are no groups to find."
 TOP_CODES = 10
 RESTARTS = 10
 LONGEST = 0.95  # quantile of the lengths to which longer embeddings are shortened
@@ -212,6 +213,8 @@ def _group(
         rows.append((size, float(value), enough))
     table = pd.DataFrame(rows, columns=["k", "silhouette", "enough"])
     usable = table[table["enough"].astype(bool)]
+    if table.empty:
+        raise InputError(ALL_ALIKE)
     if usable.empty:
         raise InputError(
             f"No number of clusters from 2 to {MOST_CLUSTERS} leaves each of them {floor} "
@@ -227,6 +230,8 @@ def _k_means(Y: np.ndarray, k: int, random_state: int) -> np.ndarray:
         warnings.simplefilter("ignore", ConvergenceWarning)  # told below
         drawn = KMeans(k, n_init=RESTARTS, random_state=random_state).fit(Y)
     sizes = np.bincount(drawn.labels_, minlength=k)
+    if np.count_nonzero(sizes) == 1 < k:
+        raise InputError(ALL_ALIKE)
     if sizes.min() == 0:
         raise InputError(
             f"k-means filled only {np.count_nonzero(sizes)} of {k} clusters, for too many patients "

@@ -127,6 +127,7 @@ def comparison(
     random_state: int = 0,
     cases: Cases | None = None,
     classifiers: Mapping[str, Classifier] | None = None,
+    without: Collection[str] = (),
 ) -> Comparison:
     """Score fitted methods on known relations, on a phenotype, or on both.
 
@@ -136,8 +137,9 @@ def comparison(
     matrix : records that tell the target; for an honest unsupervised AUC of patients that no
         method was fitted to.  Only its codes matter for relations.
     pairs : known relations, code1, code2, relation; `relation_auc` says which are left out.
-    target, labels, folds, cases, classifiers : see :func:`daniel.evaluate.phenotype.phenotype`; the
-        classifiers are the paper's tree and logistic regression unless given.
+    target, labels, folds, cases, classifiers, without : see
+        :func:`daniel.evaluate.phenotype.phenotype`; the classifiers are the paper's tree and
+        logistic regression unless given.
     draws : sets of random pairs for each relation.
     random_state : the same random pairs, cases and folds for every method.
     """
@@ -160,6 +162,7 @@ def comparison(
                     random_state=random_state,
                     cases=cases,
                     classifiers=classifiers,
+                    without=without,
                 )
             )
     if not tables:
@@ -207,6 +210,7 @@ def phenotype_rows(
     cases: Cases | None = None,
     classifiers: Mapping[str, Classifier] | None = None,
     name: str = "",
+    without: Collection[str] = (),
 ) -> pd.DataFrame:
     """AUC of one entry in telling the target, unsupervised and by each classifier.
 
@@ -229,6 +233,7 @@ def phenotype_rows(
             cases=cases,
             score=way,
             classifiers=classifiers if not tables else {},
+            without=without,
         ).table
         setting = np.where(found["method"] == UNSUPERVISED, "" if told else way, "")
         found["setting"] = [_joined(entry.setting, extra) for extra in setting]

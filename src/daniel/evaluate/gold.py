@@ -24,6 +24,7 @@ from daniel.matrix import listed
 __all__ = [
     "UMLS_RELATIONS",
     "Unknown",
+    "kin",
     "phecode_pairs",
     "read_pairs",
     "rxnorm_atc_pairs",
@@ -172,6 +173,18 @@ def phecode_pairs(
             pairs.append((code, of_number[parent]))
     siblings = _within(groups, relation)
     return _join([siblings, _tidy(*_columns(pairs), relation)])
+
+
+def kin(codes: Iterable[str], target: str) -> tuple[str, ...]:
+    """Ancestors and descendants of a PheCode among the codes: 290 and 290.11 of 290.1.
+
+    A record that shows one of them all but shows the target.  Other vocabularies have none here:
+    their numbers do not tell who is above whom.
+    """
+    number = {code: _phecode(text) for code, text in _numbers([*codes, target], "PHECODE").items()}
+    own = number.pop(target, "")
+    near = set(_ancestors(own))
+    return tuple(code for code, n in number.items() if n in near or own in _ancestors(n))
 
 
 def rxnorm_atc_pairs(

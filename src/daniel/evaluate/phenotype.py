@@ -13,8 +13,9 @@ folds leave hardly a pair, so folds are as few as it takes, and of few patients 
 interval: resampling them would make it too narrow.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -36,7 +37,7 @@ from daniel.evaluate.cases import (
 from daniel.evaluate.ridge import RidgeLogistic
 from daniel.evaluate.scores import Scored, target_score
 from daniel.evaluate.tree import RpartTree
-from daniel.matrix import CodeMatrix
+from daniel.matrix import CodeMatrix, listed
 
 __all__ = ["CLASSIFIERS", "Cases", "Phenotyping", "fold_auc", "phenotype"]
 
@@ -94,6 +95,7 @@ def phenotype(
     classifiers: Mapping[str, Classifier] = CLASSIFIERS,
     by_site: bool = True,
     floor: int = 11,
+    without: Collection[str] = (),
 ) -> Phenotyping:
     """AUC of telling records with the target from records without, by the model's vectors.
 
@@ -118,8 +120,11 @@ def phenotype(
     by_site : whether sites get rows of their own.
     floor : sites with fewer patients of either kind are left out and named; without rows for
         sites, all of them count as one.
+    without : codes that are hidden beside the target, such as its `kin` in the hierarchy of codes,
+        which all but name it.
     """
     check_folds(folds)
+    _check_codes(without, matrix.codes)
     chosen = (cases or Cases()).choose(matrix, target, labels=labels, random_state=random_state)
     names, site = read_sites(sites if by_site else None, matrix.shape[0])
     if ALL in map(str, names):
@@ -137,7 +142,8 @@ def phenotype(
     fold = fold_of_patients(patients, stratum, folds, random_state)
     run = _Run(chosen.positive, fold[rows], patients[rows], parts, classifiers, random_state)
     where = None if sites is None else np.asarray(sites)
-    views = _views(model, matrix, target, rows, fold, where, score, refit=refit)
+    score_of = partial(target_score, target=target, score=score, without=without)
+    views = _views(model, matrix, rows, fold, where, score_of, refit=refit)
     told, meaning = run.collect(views, folds)
     return Phenotyping(target, chosen.rule, meaning, run.table(told, folds, refit), left_out)
 
@@ -272,18 +278,17 @@ def _fewest(positive: np.ndarray, patients: np.ndarray) -> int:
 def _views(
     model: Any,
     matrix: CodeMatrix,
-    target: str,
     rows: np.ndarray,
     fold: np.ndarray,
     sites: np.ndarray | None,
-    score: str,
+    score_of: Callable[[Any, CodeMatrix], Scored],
     *,
     refit: bool,
 ) -> Iterator[View]:
     """Scores and vectors of the cases: by the model, or for each fold by a copy that missed it."""
     asked = CodeMatrix(matrix.Z[rows], matrix.codes)
     if not refit:
-        yield None, target_score(model, asked, target, score=score)
+        yield None, score_of(model, asked)
         return
     if not isinstance(model, BaseEstimator):
         raise ParameterError("refit needs an estimator that can be fitted again, such as Daniel.")
@@ -291,7 +296,15 @@ def _views(
         seen = fold != f
         own = {} if sites is None else {"sites": sites[seen]}
         fitted = clone(model).fit(CodeMatrix(matrix.Z[seen], matrix.codes), **own)
-        yield int(f), target_score(fitted, asked, target, score=score)
+        yield int(f), score_of(fitted, asked)
+
+
+def _check_codes(codes: Collection[str], known: tuple[str, ...]) -> None:
+    strange = sorted(set(codes) - set(known))
+    if strange:
+        raise InputError(
+            f"without has {listed(strange[:3])}, which the records do not: name codes of the study."
+        )
 
 
 def _large_sites(

@@ -288,4 +288,5 @@ def _interval(placement: Floats, rng: np.random.Generator) -> tuple[float, float
     pair_weights = rng.multinomial(k, np.full(k, 1 / k), size=BOOTSTRAPS) / k
     means = np.einsum("bd,bd->b", draw_weights, pair_weights @ placement.T)
     lo, hi = np.quantile(means, [0.025, 0.975])
-    return float(lo), float(hi)
+    mean = placement.mean()  # of equal placements the bounds are off it, by rounding
+    return float(min(lo, mean)), float(max(hi, mean))

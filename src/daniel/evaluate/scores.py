@@ -1,6 +1,6 @@
 """What a model of any kind says of a target code in a record that does not show it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,8 +29,17 @@ class Scored:
     vectors: np.ndarray
 
 
-def target_score(model: Any, matrix: CodeMatrix, target: str, *, score: str = "auto") -> Scored:
+def target_score(
+    model: Any,
+    matrix: CodeMatrix,
+    target: str,
+    *,
+    score: str = "auto",
+    without: Iterable[str] = (),
+) -> Scored:
     """Unsupervised score of the target and patient vectors; the target is left out of both.
+
+    without: codes that are left out beside it, for they would tell it.
 
     With `conditional_proba` (Daniel): P(target | the other codes), eq. (conditional_dist), and
     `transform`.  With `theta_`: sum_k theta_kt x_k over x of ±1, the same up to a monotone
@@ -40,7 +49,7 @@ def target_score(model: Any, matrix: CodeMatrix, target: str, *, score: str = "a
     """
     check_choice("score", score, SCORES)
     where, t = positions(model, matrix.codes), matrix.codes.index(target)
-    hidden = _without(matrix, t)
+    hidden = _hidden(matrix, [t, *(matrix.codes.index(code) for code in without)])
     if hasattr(model, "conditional_proba"):
         probability = model.conditional_proba(hidden, [int(where[t])])[:, 0]
         return Scored(probability, PROBABILITY, model.transform(hidden))
@@ -59,10 +68,10 @@ def target_score(model: Any, matrix: CodeMatrix, target: str, *, score: str = "a
     return Scored(cosine, f"cosine {OF_SUM}", vectors)
 
 
-def _without(matrix: CodeMatrix, column: int) -> CodeMatrix:
-    """The same records with the column empty: what they say of the target cannot matter."""
+def _hidden(matrix: CodeMatrix, columns: Sequence[int]) -> CodeMatrix:
+    """The same records with these columns empty: what they say of the target cannot matter."""
     kept = np.ones(matrix.shape[1], dtype=np.float32)
-    kept[column] = 0
+    kept[list(columns)] = 0
     Z = sp.csr_array(matrix.Z @ sp.diags_array(kept))
     Z.eliminate_zeros()
     return CodeMatrix(Z, matrix.codes)

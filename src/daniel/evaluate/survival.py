@@ -73,14 +73,23 @@ def kaplan_meier(time: ArrayLike, event: ArrayLike) -> pd.DataFrame:
 
 
 def logrank(time: ArrayLike, event: ArrayLike, group: ArrayLike) -> LogRank:
-    """Test of equal hazards in all groups, as R's ``survdiff``."""
-    group = np.asarray(group)
-    n_groups = np.unique(group).size
-    if n_groups < 2:
+    """Test of equal hazards in all groups, as R's ``survdiff``.
+
+    A group that nobody is left of at the first outcome says nothing, and counts for no degree of
+    freedom.
+    """
+    time, event, group = np.asarray(time, float), np.asarray(event, bool), np.asarray(group)
+    if np.unique(group).size < 2:
         raise InputError("The log-rank test needs two groups, and there is one.")
-    if not np.asarray(event, int).any():
+    if not event.any():
         raise InputError("Nobody has the outcome, so there is nothing to compare: check `event`.")
-    found = multivariate_logrank_test(np.asarray(time, float), group, np.asarray(event, int))
+    asked = time >= time[event].min()
+    n_groups = np.unique(group[asked]).size
+    if n_groups < 2:
+        raise InputError(
+            "All groups but one had left before the first outcome, so there is nothing to compare."
+        )
+    found = multivariate_logrank_test(time[asked], group[asked], event[asked])
     return LogRank(float(found.test_statistic), n_groups - 1, float(found.p_value))
 
 
