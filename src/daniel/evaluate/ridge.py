@@ -9,6 +9,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
+from daniel.core.threads import one_blas_thread
+
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)  # C of scikit-learn; the smallest where nothing can be told
 FOLDS = 3
 
@@ -29,9 +31,10 @@ class RidgeLogistic(ClassifierMixin, BaseEstimator):
         self.scale_ = float(np.sqrt(values.var(axis=0).mean())) or 1.0
         scaled = self._scaled(values)
         self.strength_ = STRENGTHS[0]
-        if number.min() >= FOLDS:
-            self.strength_ = min(STRENGTHS, key=lambda C: self._loss(C, scaled, labels))
-        self.regression_ = self._regression(self.strength_).fit(scaled, labels)
+        with one_blas_thread():  # small products: threads would only wait for each other
+            if number.min() >= FOLDS:
+                self.strength_ = min(STRENGTHS, key=lambda C: self._loss(C, scaled, labels))
+            self.regression_ = self._regression(self.strength_).fit(scaled, labels)
         return self
 
     def predict_proba(self, X: Any) -> np.ndarray:
