@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from made_up import make_parts
+from three_hospitals import make_masked_study
 from two_hospitals import make_study
 
 from benchmarks.chromium import Browser, chromium
@@ -34,6 +35,11 @@ def quick_map(monkeypatch) -> None:
 @pytest.fixture(scope="session")
 def study(tmp_path_factory) -> SimpleNamespace:
     return make_study(tmp_path_factory.mktemp("study"))
+
+
+@pytest.fixture(scope="session")
+def masked(tmp_path_factory) -> SimpleNamespace:
+    return make_masked_study(tmp_path_factory.mktemp("masked"))
 
 
 @pytest.fixture

@@ -217,8 +217,9 @@ def test_a_code_in_the_table_opens_and_back_returns(wide, parts):
     second = wide.find("#code-text").text
     assert second != first
     wide.all("#nearest .go")[0].click()
-    wide.driver.back()
-    wide.wait(f"document.getElementById('code-text').textContent === {json.dumps(second)}")
+    for text in (second, first):  # the first has no name in the address
+        wide.driver.back()
+        wide.wait(f"document.getElementById('code-text').textContent === {json.dumps(text)}")
 
 
 def test_the_slider_changes_the_edges(page, parts):

@@ -144,6 +144,16 @@ def test_prevalences_are_rounded_and_stop_at_the_floor():
     assert np.allclose(shown_prevalence(share, report), expected)
 
 
+@pytest.mark.parametrize(("floor", "least"), [(1, 0.0011), (11, 0.0011), (30, 0.003)])
+def test_a_low_floor_of_the_study_does_not_tell_of_few_records(floor, least):
+    """Sites may agree to tell each other small numbers; a report goes further than they."""
+    report = make_report(records=10_000, floor=floor)
+    share = np.array([1, 3, 10, 9_990, 9_999]) / 10_000
+    assert np.allclose(shown_prevalence(share, report), [least] * 3 + [1 - least] * 2)
+    facts = decoded(make_parts(report=report))["facts"]
+    assert facts["least"] == pytest.approx(least)
+
+
 def test_nothing_can_leave_its_script_element(parts):
     codes = (HOSTILE, *parts.codes[1:])
     hostile = replace(parts, codes=codes, descriptions={HOSTILE: "<!--<script>\u2028" + HOSTILE})

@@ -15,8 +15,8 @@ from made_up import HOSTILE, SVG, make_parts, make_report
 from daniel.errors import InputError
 from daniel.federated.report import Contribution
 from daniel.report import Figure, Section, Table, build_report
-from daniel.report.explorer import NEIGHBOURS, Nearest
-from daniel.report.page import figure, shown, table
+from daniel.report.explorer import NEIGHBOURS, Nearest, blocks
+from daniel.report.page import figure, render, shown, table
 
 pytestmark = pytest.mark.usefixtures("quick_map")
 
@@ -47,9 +47,29 @@ def test_the_file_points_nowhere(report):
     assert not [tag for tag, _ in page.tags if tag in {"iframe", "object", "embed", "form", "base"}]
 
 
-def test_the_caption_of_the_graph_says_which_pairs_it_knows(report):
-    words = " ".join(report.read_text("utf-8").split())
-    assert f"is among the {NEIGHBOURS} most similar to the other" in words
+@pytest.mark.parametrize("p", [2, 31, 32, 200, 60_000, 70_000])
+def test_the_caption_of_the_graph_says_which_pairs_it_knows(p, monkeypatch):
+    """Very many codes have fewer neighbours each; of few codes every pair is known."""
+    parts = make_parts(
+        codes=tuple(f"A:{j}" for j in range(p)),
+        embedding=np.ones((p, 1)),
+        couplings=None,
+        prevalence=None,
+        descriptions={},
+    )
+    held = []
+    monkeypatch.setattr("daniel.report.explorer.all_pairs", lambda _: (np.zeros(1), None))
+    monkeypatch.setattr("daniel.report.explorer.map_coordinates", lambda E: np.zeros((len(E), 2)))
+
+    def nearest(parts, k, progress):
+        held.append(min(k, p - 1))
+        return Nearest(*np.zeros((2, p, held[0])), None)
+
+    monkeypatch.setattr("daniel.report.explorer.nearest", nearest)
+    words = " ".join(render(parts, blocks(parts)).split())
+    told = f"is among the {held[0]} most similar to the other: others may be as strong"
+    assert (told in words) == ("others may be as strong" in words) == (p > 31)
+    assert held[0] == min({60_000: 11, 70_000: 7}.get(p, NEIGHBOURS), p - 1)
 
 
 def test_the_policy_names_exactly_the_two_texts(report):
@@ -107,16 +127,26 @@ def test_study_facts_contributors_and_terms(report):
         "penalty 0.0183, converged",
     ):
         assert words in text
-    private = make_parts(report=make_report(epsilon=4.0, delta=1e-6, release="open"))
-    from daniel.report.page import render
+    assert "patients behind a code, at least" in text
 
-    text = " ".join(Elements(render(private, [])).texts)
+
+@pytest.mark.parametrize("floor", [1, 11])
+def test_with_noise_no_code_is_said_to_have_a_floor(floor):
+    noisy = make_report(epsilon=4.0, delta=1e-6, release="open", floor=floor)
+    text = " ".join(Elements(render(make_parts(report=noisy), [])).texts)
     assert "ε = 4" in text and "(4, 1e-06)-differential privacy" in text
+    assert "patients behind a code" not in text
+    promise = "about codes, which are protected by noise, and about groups of at least 11 patients"
+    assert promise in text
+
+
+def test_groups_are_of_eleven_where_the_floor_of_codes_is_lower():
+    text = render(make_parts(report=make_report(floor=3)), [])
+    assert "groups of at least 11 patients" in text
+    assert "<dt>patients behind a code, at least</dt><dd>3</dd>" in text
 
 
 def test_the_dimensions_of_a_code_are_those_of_its_vector():
-    from daniel.report.page import render
-
     text = render(make_parts(report=make_report(rank=57)), [])
     assert "<dt>dimensions of a code</dt><dd>24</dd>" in text and "<dd>57</dd>" not in text
 

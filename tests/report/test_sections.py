@@ -142,6 +142,23 @@ def test_phenotype_of_one_site():
     assert table.frame["positive records"].tolist() == ["120"] * 3
 
 
+@pytest.mark.parametrize(
+    ("kin", "told"),
+    [
+        (1, ": hidden (PheCode:0). "),
+        (2, ": hidden (PheCode:0) and PheCode:1. "),
+        (5, ", PheCode:3 and PheCode:4. "),
+        (8, ", PheCode:3, PheCode:4 and 3 more. "),
+    ],
+)
+def test_codes_that_are_hidden_beside_the_target_are_named(kin, told):
+    codes = [f"PheCode:{j}" for j in range(kin)]
+    text = phenotype_section(phenotyping(), {"PheCode:0": "hidden"}, "north", codes).text
+    above = "hidden from every record, and so are the codes above and below it, which would tell it"
+    assert above in text and told in text
+    assert "above and below" not in phenotype_section(phenotyping(), WORDS).text
+
+
 def test_phenotype_from_site_to_site():
     found = phenotyping(("north", "south"), left_out=("tiny",))
     table = found.table

@@ -17,6 +17,7 @@ from daniel.estimator import Daniel
 from daniel.evaluate.clusters import cluster_patients
 from daniel.evaluate.compare import comparison, usual_entries
 from daniel.evaluate.gold import (
+    kin,
     phecode_pairs,
     read_pairs,
     rxnorm_atc_pairs,
@@ -26,13 +27,12 @@ from daniel.evaluate.gold import (
 from daniel.evaluate.graph import check_refits
 from daniel.evaluate.phenotype import phenotype
 from daniel.evaluate.relations import relation_auc, theta_pairs
-from daniel.evaluate.survival import FLOOR
 from daniel.federated.report import Report
 from daniel.matrix import CodeMatrix
 from daniel.report import sections
 from daniel.report.explorer import Progress
 from daniel.report.graphs import drawn_graph
-from daniel.report.parts import ReportParts, Section, parts_of
+from daniel.report.parts import ReportParts, Section, parts_of, shown_floor
 from daniel.report.records import (
     Cohort,
     Outcome,
@@ -40,6 +40,7 @@ from daniel.report.records import (
     open_model,
     read_descriptions,
     read_sites,
+    site_floor,
     words_of,
 )
 
@@ -137,7 +138,7 @@ def assemble(
         found.append(_relations(model, parts.codes, known, left_out))
         progress("relations", 1.0)
     records = read_sites(model, report, sites, progress) if sites else None
-    floor = max(FLOOR, report.floor)
+    floor = shown_floor(report)
     if target is not None:
         cohort = None
         if records is not None:
@@ -148,7 +149,8 @@ def assemble(
         found += _about(model, report, cohort, target, outcome, words, floor, choices, progress)
     if choices.compare and records is not None:
         progress("comparison", 0.0)
-        found.append(_compared(model, records, known, target, floor))
+        fitting = records.fitting(floor, site_floor(report))
+        found.append(_compared(model, records, fitting, known, target))
         progress("comparison", 1.0)
     return replace(parts, sections=found)
 
@@ -238,9 +240,10 @@ def _phenotyping(
 ) -> Section:
     one, *others = np.unique(records.site)
     sites = records.site if others else None
-    told = phenotype(model, records.matrix, target, sites=sites, floor=floor)
+    hidden = kin(records.matrix.codes, target)
+    told = phenotype(model, records.matrix, target, sites=sites, floor=floor, without=hidden)
     told = replace(told, left_out=records.left_out)
-    return sections.phenotype_section(told, words, None if others else str(one))
+    return sections.phenotype_section(told, words, None if others else str(one), hidden)
 
 
 def _clusters(
@@ -265,10 +268,13 @@ def _clusters(
 
 
 def _compared(
-    model: Daniel, records: Records, known: pd.DataFrame | None, target: str | None, floor: int
+    model: Daniel,
+    records: Records,
+    sites: Mapping[str, CodeMatrix],
+    known: pd.DataFrame | None,
+    target: str | None,
 ) -> Section:
-    """Fits of the sites that are large enough, without codes that few of a site's patients have."""
-    sites = records.fitting(floor)
+    """Fits to what the sites may show, asked about all that these sites recorded."""
     asked = records.rows(np.isin(records.site, list(sites)))
     fitted = CodeMatrix(
         sp.csr_array(sp.vstack([own.Z for own in sites.values()], format="csr")),
@@ -276,5 +282,6 @@ def _compared(
     )
     whose = np.repeat(list(sites), [own.shape[0] for own in sites.values()])
     entries = usual_entries(model, fitted, whose)
-    found = comparison(entries, asked.matrix, known, target=target)
+    hidden = () if target is None else kin(asked.matrix.codes, target)
+    found = comparison(entries, asked.matrix, known, target=target, without=hidden)
     return sections.comparison_section(found, list(sites), target is not None)

@@ -47,7 +47,9 @@ function explorer() {
     map.pick(j);
     say(`${codeOf(j)} ${textOf(j)}. ` + (!silent ? `Nearest: ${labelOf(first.j)}, similarity ${signed(first.cosine, 2)}.` : ""));
   }
+  /** Open the code that the address names; an address that names nothing is that of the first. */
   function fromAddress() {
+    if (!location.hash) open(data.facts().focus);
     const named = /^#code=(.*)$/.exec(location.hash);
     let j;
     try { j = named && codes.get(decodeURIComponent(named[1])); } catch { j = undefined; }

@@ -14,6 +14,7 @@ from daniel.report.parts import ReportParts, least_prevalence
 
 NEIGHBOURS = 30
 BUDGET = 4_000_000  # bytes of all neighbours before base64; more codes get fewer neighbours
+NARROW = 65536  # codes whose positions fit into two bytes; beyond, they take four
 CELLS = 1 << 24  # cosines held at once
 PAIRS = 1_000_000  # random pairs that stand for all
 LEVELS = 120  # points of the distribution of all pairs
@@ -32,6 +33,12 @@ class Nearest:
     index: np.ndarray
     cosine: np.ndarray
     theta: np.ndarray | None
+
+
+def neighbours(p: int) -> int:
+    """How many nearest codes the page holds of each of p codes."""
+    each = 8 if p > NARROW else 6  # bytes
+    return min(NEIGHBOURS, max(5, BUDGET // (each * p)), p - 1)
 
 
 def nearest(parts: ReportParts, k: int, progress: Progress = lambda *_: None) -> Nearest:
@@ -122,9 +129,7 @@ def blocks(
     room: bytes for all of it.  Descriptions are cut until it is enough, or none is left.
     """
     p = len(parts.codes)
-    wide = p > 65536  # positions need four bytes
-    k = int(min(NEIGHBOURS, max(5, BUDGET // ((8 if wide else 6) * p))))
-    near = nearest(parts, k, progress)
+    near = nearest(parts, neighbours(p), progress)
     progress("map", 0.0)
     position = map_coordinates(parts.embedding)
     progress("map", 1.0)
@@ -146,7 +151,7 @@ def blocks(
         Block("facts", "json", _json(facts)),
         _numbers("vocabulary", vocabulary, "u1"),
         _numbers("map", np.round(position * 32767), "i2"),
-        _numbers("index", near.index, "u4" if wide else "u2"),
+        _numbers("index", near.index, "u4" if p > NARROW else "u2"),
         _numbers("cosine", np.round(near.cosine * 32767), "i2"),
     ]
     if near.theta is not None:

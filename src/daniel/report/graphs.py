@@ -11,12 +11,18 @@ from daniel.errors import ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate.cases import has_code
 from daniel.evaluate.graph import OVER, check_refits, check_top, code_graph, edge_stability
-from daniel.evaluate.survival import FLOOR
 from daniel.federated.files import check_file
 from daniel.federated.report import Report
 from daniel.report.explorer import Progress
-from daniel.report.parts import shown_prevalence
-from daniel.report.records import Records, open_model, read_descriptions, read_sites, words_of
+from daniel.report.parts import shown_floor, shown_prevalence
+from daniel.report.records import (
+    Records,
+    open_model,
+    read_descriptions,
+    read_sites,
+    site_floor,
+    words_of,
+)
 
 MARKS = (b"<graphml", b'attr.name="quantile_of"')  # by which the GraphML of a graph is known
 
@@ -62,7 +68,7 @@ def graph_of(
     words = words_of(sites) | ({} if descriptions is None else read_descriptions(descriptions))
     records = read_sites(model, report, sites, progress) if sites else None
     if records is not None:
-        records = _large(records, around, max(FLOOR, report.floor))
+        records = _large(records, around, shown_floor(report))
     graph = drawn_graph(
         model,
         report,
@@ -102,7 +108,7 @@ def drawn_graph(
     progress: Progress = lambda *_: None,
 ) -> Any:
     """`graph_of` what was read already."""
-    floor = max(FLOOR, report.floor)
+    floor, rare = shown_floor(report), site_floor(report)
     graph = code_graph(
         model,
         around=around,
@@ -121,9 +127,9 @@ def drawn_graph(
     return edge_stability(
         graph,
         model,
-        records.fitting(floor),
+        records.fitting(floor, rare),
         over=over,
         n_boot=stability,
-        floor=floor,
+        floor=rare,
         progress=lambda share: progress("refits", share),
     )

@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from daniel.federated.report import Report
-from daniel.report.explorer import Block
-from daniel.report.parts import Figure, ReportParts, Section, Table
+from daniel.report.explorer import Block, neighbours
+from daniel.report.parts import Figure, ReportParts, Section, Table, shown_floor
 
 SCRIPTS = ("data.js", "search.js", "graph.js", "map.js", "explorer.js")
 NOTHING = "–"
@@ -34,7 +34,8 @@ def render(parts: ReportParts, blocks: Iterable[Block]) -> str:
             f'<li><a href="#{id}">{escape(section.title)}</a></li>'
             for id, section in sections.items()
         ),
-        floor=f"{parts.report.floor:,}",
+        promise=escape(_promise(parts.report)),
+        drawn=_drawn(len(parts.codes)),
         facts=_facts(parts.report, parts.embedding.shape[1]),
         sites=table(_sites(parts.report)),
         terms="".join(
@@ -84,6 +85,23 @@ def _lead(report: Report) -> str:
     )
 
 
+def _promise(report: Report) -> str:
+    """A sentence: of what the file's numbers tell."""
+    codes = "codes" if report.epsilon is None else "codes, which are protected by noise,"
+    return f"Numbers about {codes} and about groups of at least {shown_floor(report):,} patients."
+
+
+def _drawn(p: int) -> str:
+    """A sentence on which pairs the explorer's graph draws; nothing where it knows all of them."""
+    k = neighbours(p)
+    if k >= p - 1:
+        return ""
+    return (
+        f"Only pairs are drawn of which one code is among the {k} most similar to the other: "
+        "others may be as strong, above all by θ."
+    )
+
+
 def _facts(report: Report, dimensions: int) -> str:
     """Tiles; dimensions are those of a code's vector, which need not be the rank of the fit."""
     used = sum(site.state == "used" for site in report.sites)
@@ -96,6 +114,7 @@ def _facts(report: Report, dimensions: int) -> str:
         "answers": "masked" if report.release == "masked" else report.release,
     }
     if report.epsilon is not None:
+        del facts["patients behind a code, at least"]  # noise stands in for the floor
         facts["differential privacy"] = f"ε = {report.epsilon:g}"
     return _listed(facts, "facts")
 

@@ -8,6 +8,7 @@ import pandas as pd
 
 from daniel.errors import InputError
 from daniel.estimator import Daniel
+from daniel.evaluate.survival import FLOOR
 from daniel.federated.report import Report
 
 DIGITS = 2  # of a prevalence
@@ -126,5 +127,13 @@ def shown_prevalence(share: np.ndarray, report: Report) -> np.ndarray:
 
 
 def least_prevalence(report: Report) -> float:
-    """The share of records below which nothing is told: that of `floor` records."""
-    return min(1.0, max(report.floor, 1) / max(report.records, 1))
+    """The share of records below which nothing is told: that of as many records as the floor."""
+    return min(1.0, shown_floor(report) / max(report.records, 1))
+
+
+def shown_floor(report: Report) -> int:
+    """The fewest patients of whom a report tells: the study's floor, and never below eleven.
+
+    A study may set a lower one for what its sites tell each other; a report may go to anybody.
+    """
+    return max(FLOOR, report.floor)

@@ -40,6 +40,15 @@ def open_model(folder: Path) -> tuple[Report, Daniel]:
     return read_report(folder), read_model(folder)
 
 
+def site_floor(report: Report) -> int:
+    """The fewest patients of a site with a code for the site's answer to tell of it; 1: no floor.
+
+    Masked answers have a floor on the total alone, which the model's codes are above already, and
+    noise needs none.
+    """
+    return report.floor if report.release == "open" and report.epsilon is None else 1
+
+
 @dataclass(frozen=True)
 class Outcome:
     """What is followed at each site, in the order of the sites, and how the report calls it.
@@ -114,16 +123,18 @@ class Records:
         )
         return replace(self, matrix=matrix, site=self.site[chosen])
 
-    def fitting(self, floor: int) -> dict[str, CodeMatrix]:
-        """Each site's records as a fit may see them: without codes of fewer patients than floor.
+    def fitting(self, floor: int, rare: int) -> dict[str, CodeMatrix]:
+        """Each site's records as a fit may see them.
 
-        A site with fewer patients than floor is left out.
+        A site with fewer patients than `floor` is left out, and at each of the others the codes of
+        fewer patients than `rare`: what `site_floor` tells, so that these fits see what the model's
+        own did.
         """
         own = {str(name): self.rows(self.site == name).matrix for name in dict.fromkeys(self.site)}
         large = {k: m for k, m in own.items() if np.unique(np.asarray(m.patients)).size >= floor}
         if not large:
             raise InputError(f"No site has {floor} patients: too few to fit anything to.")
-        return {name: without_rare(matrix, floor) for name, matrix in large.items()}
+        return {name: without_rare(matrix, rare) for name, matrix in large.items()}
 
     def large(self, groups: Sequence[np.ndarray], floor: int, who: str) -> "Records":
         """Records of the sites that bring `floor` patients to each group of rows.

@@ -36,6 +36,7 @@ METHODS = {
 COMPARISON = "Comparison"
 NOT_REACHED = "not reached"
 STRONGEST = 15  # edges in the table of a graph
+MOST_NAMED = 5  # of the codes that are hidden beside a target
 
 
 def relations_section(
@@ -107,9 +108,15 @@ def _drawable(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def phenotype_section(
-    found: Phenotyping, descriptions: Descriptions, site: str | None = None
+    found: Phenotyping,
+    descriptions: Descriptions,
+    site: str | None = None,
+    hidden: Sequence[str] = (),
 ) -> Section:
-    """Phenotyping: all sites together, or the only one, and from site to site."""
+    """Phenotyping: all sites together, or the only one, and from site to site.
+
+    hidden: codes that no record showed, beside the target.
+    """
     name = _named(found.target, descriptions)
     table = found.table
     whole = table[(table["site_train"] == ALL) & (table["site_test"] == ALL)].set_index("method")
@@ -138,7 +145,8 @@ def phenotype_section(
     return Section(
         f"Phenotyping: {name}",
         "Can records with this diagnosis be told by their other codes? The target itself is hidden "
-        f"from every record. {RULES.get(found.rule, '')} The unsupervised score is the "
+        f"from every record{_hidden(hidden, descriptions)}. {RULES.get(found.rule, '')} The "
+        "unsupervised score is the "
         f"{found.score}; the model may have learned from these very records."
         + (left if found.left_out else ""),
         tables,
@@ -150,6 +158,17 @@ def phenotype_section(
             )
         ],
     )
+
+
+def _hidden(codes: Sequence[str], descriptions: Descriptions) -> str:
+    """Which codes are hidden beside the target, the first few by name."""
+    if not codes:
+        return ""
+    names = [_named(code, descriptions) for code in codes[:MOST_NAMED]]
+    if len(codes) > MOST_NAMED:
+        names.append(f"{len(codes) - MOST_NAMED:,} more")
+    told = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
+    return f", and so are the codes above and below it, which would tell it: {told}"
 
 
 def _few(table: pd.DataFrame) -> str:
