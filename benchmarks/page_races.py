@@ -229,6 +229,9 @@ def sentences(runs: list[Run]) -> list[str]:
     if away:
         said = "; ".join(f"{r['label']} ({r['reason']})" for r in away)
         lines += ["", f"Not finished, and so not compared: {said}."]
+        sooner = [r["label"] for r in away if r["limit"] < (ours(runs, r) or r)["seconds"]]
+        if sooner:
+            lines += ["", f"Stopped sooner than Daniel ended: {', '.join(sooner)}."]
     nothing = next((r["error_of_none"] for r in runs if "error_of_none" in r), None)
     if nothing is not None:
         lines += ["", f"A model without couplings has the error {nothing:.3f}."]

@@ -122,6 +122,8 @@ def test_runs_that_did_not_end_stay_in_the_table():
     assert row(found, "late")[2:6] == ["–", "–", "–", "more than 600 s"]
     assert "ValueError: x" in row(found, "broken")
     assert "Not finished, and so not compared: late (more than 600 s); broken" in found
+    assert "Stopped sooner" not in found
+    assert "Stopped sooner than Daniel ended: late." in text(late | {"limit": 0.1})
     assert "Daniel is first in quality of the methods that finished." in found
 
 
