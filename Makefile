@@ -34,8 +34,8 @@ $(VENV)/.rivals: $(VENV)/.installed
 demo: $(VENV)/.installed ## two synthetic hospitals, from events to one report (under three minutes)
 	@$(BIN)/daniel demo
 
-test: lint tools ## lint, types and the test suite
-	$(BIN)/python -m pytest
+test: lint tools ## lint, types and the test suite; pictures of the report go to build/screenshots
+	DANIEL_SCREENSHOTS=$${DANIEL_SCREENSHOTS:-build/screenshots} $(BIN)/python -m pytest
 
 lint: $(VENV)/.installed ## ruff and mypy
 	$(BIN)/ruff check .
