@@ -35,7 +35,7 @@ demo: $(VENV)/.installed ## two synthetic hospitals, from events to one report (
 	@$(BIN)/daniel demo
 
 test: lint tools ## lint, types and the test suite; pictures of the report go to build/screenshots
-	DANIEL_SCREENSHOTS=$${DANIEL_SCREENSHOTS:-build/screenshots} $(BIN)/python -m pytest
+	DANIEL_SCREENSHOTS=$${DANIEL_SCREENSHOTS:-$(CURDIR)/build/screenshots} $(BIN)/python -m pytest
 
 lint: $(VENV)/.installed ## ruff and mypy
 	$(BIN)/ruff check .
