@@ -37,7 +37,7 @@ out <- data.frame(time = f$time, surv = f$surv, lo = f$lower, hi = f$upper, risk
 write.csv(format(out, digits = 17), "{folder}/curve.csv", row.names = FALSE, quote = FALSE)
 t <- survdiff(Surv(time, event) ~ group, data = d)
 m <- summary(f)$table[c("median", "0.95LCL", "0.95UCL")]
-p <- pchisq(t$chisq, length(t$n) - 1, lower.tail = FALSE)
+p <- pchisq(t$chisq, sum(t$exp > 0) - 1, lower.tail = FALSE)  # as print.survdiff
 cat(format(c(t$chisq, p, m), digits = 17), sep = "\\n", file = "{folder}/test.txt")
 """
 
