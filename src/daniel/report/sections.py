@@ -1,10 +1,8 @@
 """Evaluations as sections: a paragraph, tables in words, figures; one function for each kind."""
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from daniel.data.summary import shown
@@ -15,11 +13,10 @@ from daniel.evaluate.relations import FEWEST_PAIRS
 from daniel.evaluate.survival import GRID_DAYS
 from daniel.matrix import listed
 from daniel.plots import code_network, p_text, survival_curves
+from daniel.report import wording
 from daniel.report.figures import auc_intervals, svg
-from daniel.report.page import NOTHING
 from daniel.report.parts import Figure, Section, Table
-
-Descriptions = Mapping[str, str]
+from daniel.report.wording import Descriptions
 
 RULES = {
     "onset": "Positive records come after a patient's first diagnosis, negative ones are the same "
@@ -34,7 +31,6 @@ METHODS = {
     "boosting": "gradient boosting on patient vectors",
 }
 COMPARISON = "Comparison"
-NOT_REACHED = "not reached"
 STRONGEST = 15  # edges in the table of a graph
 MOST_NAMED = 5  # of the codes that are hidden beside a target
 
@@ -56,10 +52,10 @@ def relations_section(
             "scored by": name,
             "known pairs": int(row["n_pairs"]),
             "AUC": row["auc"],
-            "95 % interval": _interval(row),
-            "found at 1 % false alarms": _percent(row["tpr_01"]),
-            "at 5 %": _percent(row["tpr_05"]),
-            "at 10 %": _percent(row["tpr_10"]),
+            "95 % interval": wording.interval(row),
+            "found at 1 % false alarms": wording.percent(row["tpr_01"]),
+            "at 5 %": wording.percent(row["tpr_05"]),
+            "at 10 %": wording.percent(row["tpr_10"]),
         }
         for relation in cosine.index
         for name, table in scores.items()
@@ -117,7 +113,7 @@ def phenotype_section(
 
     hidden: codes that no record showed, beside the target.
     """
-    name = _named(found.target, descriptions)
+    name = wording.named(found.target, descriptions)
     table = found.table
     whole = table[(table["site_train"] == ALL) & (table["site_test"] == ALL)].set_index("method")
     whole = whole.rename(index=METHODS)
@@ -126,7 +122,7 @@ def phenotype_section(
             pd.DataFrame(
                 {
                     "AUC": whole["auc"],
-                    "95 % interval": [_interval(row) for _, row in whole.iterrows()],
+                    "95 % interval": [wording.interval(row) for _, row in whole.iterrows()],
                     "positive records": [shown(n) for n in whole["n_pos"]],
                     "negative records": [shown(n) for n in whole["n_neg"]],
                 }
@@ -164,7 +160,7 @@ def _hidden(codes: Sequence[str], descriptions: Descriptions) -> str:
     """Which codes are hidden beside the target, the first few by name."""
     if not codes:
         return ""
-    names = [_named(code, descriptions) for code in codes[:MOST_NAMED]]
+    names = [wording.named(code, descriptions) for code in codes[:MOST_NAMED]]
     if len(codes) > MOST_NAMED:
         names.append(f"{len(codes) - MOST_NAMED:,} more")
     told = " and ".join(filter(None, [", ".join(names[:-1]), names[-1]]))
@@ -212,7 +208,7 @@ def clusters_section(
 
     zero: a sentence that says where time starts.
     """
-    name = _named(found.target, descriptions)
+    name = wording.named(found.target, descriptions)
     chosen = "" if found.silhouette.empty else " Their number was chosen by the silhouette."
     medians = found.medians.set_index("cluster")
     tested = f"{len(medians)} clusters"
@@ -221,10 +217,12 @@ def clusters_section(
     sizes = found.sizes.set_index("cluster").join(medians)
     sizes = pd.DataFrame(
         {
-            "patients": [_count(n) for n in sizes["patients"]],
-            f"with {outcome}": [_count(n) for n in sizes["events"]],
-            "median, days": [_days(v) for v in sizes["median"]],
-            "95 % interval": [_span(*v) for v in sizes[["lo", "hi"]].itertuples(index=False)],
+            "patients": [wording.count(n) for n in sizes["patients"]],
+            f"with {outcome}": [wording.count(n) for n in sizes["events"]],
+            "median, days": [wording.days(v) for v in sizes["median"]],
+            "95 % interval": [
+                wording.span(*v) for v in sizes[["lo", "hi"]].itertuples(index=False)
+            ],
         },
         index=sizes.index,
     )
@@ -272,7 +270,7 @@ def _curves(found: Clusters, outcome: str) -> list[Figure]:
             "more had been last seen since the tick before. Below: patients still followed, "
             f"counted every {GRID_DAYS} days, give or take {found.floor - 1}.",
             f"Survival curves of {', '.join(f'cluster {c}' for c in medians['cluster'])}; medians "
-            f"in days: {', '.join(_days(v) for v in medians['median'])}; "
+            f"in days: {', '.join(wording.days(v) for v in medians['median'])}; "
             f"log-rank {p_text(found.p_value)}.",
         )
     ]
@@ -291,7 +289,7 @@ def _left_out(found: Clusters) -> str:
     """A sentence about the patients whose outcome is not followed."""
     if found.without_outcome == 0:
         return ""
-    n = _count(found.without_outcome)
+    n = wording.count(found.without_outcome)
     return (
         f" Left out, with the diagnosis but no time to the outcome: {n} patients, who had it "
         "before time starts, were not seen later, or are not in the outcome's files."
@@ -312,9 +310,13 @@ def _codes_apart(found: Clusters, descriptions: Descriptions) -> list[Table]:
         inside, outside = f"in cluster {one}", f"in cluster {others[0]}"
     table = pd.DataFrame(
         {
-            "code": [_named(code, descriptions) for code in codes["code"]],
-            inside: [_bound(*v) for v in zip(codes["inside"], codes["inside_is"], strict=True)],
-            outside: [_bound(*v) for v in zip(codes["outside"], codes["outside_is"], strict=True)],
+            "code": [wording.named(code, descriptions) for code in codes["code"]],
+            inside: [
+                wording.bound(*v) for v in zip(codes["inside"], codes["inside_is"], strict=True)
+            ],
+            outside: [
+                wording.bound(*v) for v in zip(codes["outside"], codes["outside_is"], strict=True)
+            ],
         },
         index=pd.Index(codes["cluster"], name="cluster"),
     )
@@ -363,12 +365,12 @@ def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool
 def graph_section(graph: Any, title: str, text: str) -> Section:
     """A knowledge graph of `code_graph`, and its strongest edges as a table."""
     edges = sorted(graph.edges(data=True), key=lambda edge: (-edge[2]["weight"], edge[:2]))
-    label = {code: _joined(code, about["label"]) for code, about in graph.nodes(data=True)}
+    label = {code: wording.joined(code, about["label"]) for code, about in graph.nodes(data=True)}
     refitted = any("stability" in about for *_, about in edges)
     rows = pd.DataFrame(
         [
             {"code": label[a], "and code": label[b], "θ": about["weight"]}
-            | ({"in refits": _percent(about["stability"])} if refitted else {})
+            | ({"in refits": wording.percent(about["stability"])} if refitted else {})
             for a, b, about in edges[:STRONGEST]
         ]
     )
@@ -415,47 +417,3 @@ def _refits(graph: Any) -> str:
         f" In refits: how often the edge came back in {graph.graph['refits']} refits to {drawn}; "
         "one that came back in fewer than half of them is no finding."
     )
-
-
-# --- words ----------------------------------------------------------------------------------------
-
-
-def _named(code: str, descriptions: Descriptions) -> str:
-    return _joined(code, descriptions.get(code) or code)
-
-
-def _joined(code: str, label: str) -> str:
-    return code if label == code else f"{label} ({code})"
-
-
-def _interval(row: pd.Series) -> str:
-    return NOTHING if pd.isna(row["lo"]) else f"{row['lo']:.3f} to {row['hi']:.3f}"
-
-
-def _count(n: int | str) -> str:
-    return n if isinstance(n, str) else f"{n:,}"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
-
-
-def _bound(share: float, sign: str) -> str:
-    """Percents; a bound as the next whole number that is beyond it for certain."""
-    percent = round(100 * share, 6)
-    if sign == "≤":
-        return f"<{math.floor(percent) + 1} %"
-    return f">{math.ceil(percent) - 1} %" if sign == "≥" else _percent(share)
-
-
-def _days(time: float) -> str:
-    if pd.isna(time):
-        return "not shown"
-    return f"{time:,.0f}" if np.isfinite(time) else NOT_REACHED
-
-
-def _span(lo: float, hi: float) -> str:
-    """An interval in days; one that does not begin before the curve ends is none."""
-    if pd.isna(lo) or np.isinf(lo):
-        return _days(lo)
-    return f"{_days(lo)} to {_days(hi)}" if np.isfinite(hi) else f"{_days(lo)} or more"
