@@ -46,3 +46,17 @@ def test_elsewhere_long_work_shows_a_line_now_and_then(capsys, monkeypatch):
 
 def test_memory_is_in_megabytes():
     assert 10 < memory() < 1e5
+
+
+def test_a_part_of_the_records_promises_no_end(capsys, monkeypatch):
+    clock = count(0, 31)
+    monkeypatch.setattr("daniel.cli.watch.time.monotonic", lambda: next(clock))
+    with watched("fitting") as line:
+        for step in range(1, 10):
+            line(step, 1 + 0.5**step, None)
+        for step in range(1, 10):
+            line(step, 1 + 0.5**step, 1e-5)
+    told = capsys.readouterr().err.splitlines()
+    part = [line for line in told if line.startswith("fitting on a part of the records: step ")]
+    assert len(part) == 9 and not any("left" in line for line in part)
+    assert "left" in told[-1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from daniel.core.checkpoint import Checkpoint
-from daniel.core.solve import minimise_in_stages
+from daniel.core.solve import Stage, minimise_in_stages
 
 
 def make_objective(A, y, fail_after=None):
@@ -33,10 +33,19 @@ def data(rng):
 def run(data, keeper=None, fail_part=None, fail_whole=None):
     A, y = data
     part, whole = make_objective(A[:100], y[:100], fail_part), make_objective(A, y, fail_whole)
-    return minimise_in_stages([part], whole, np.zeros(30), max_iter=100, tol=1e-9, keeper=keeper)
+    plain = make_objective(A[:100], y[:100]), make_objective(A, y)
+
+    def corrected(x):
+        shift = np.subtract(*(objective(x)[1] for objective in plain[::-1]))
+        return lambda z: tuple(a + b for a, b in zip(part(z), (shift @ z, shift), strict=True))
+
+    stages = [Stage.on(part), Stage(corrected, 12)]
+    return minimise_in_stages(stages, whole, np.zeros(30), max_iter=100, tol=1e-9, keeper=keeper)
 
 
-@pytest.mark.parametrize("where", [{"fail_part": 5}, {"fail_whole": 1}, {"fail_whole": 12}])
+@pytest.mark.parametrize(
+    "where", [{"fail_part": 5}, {"fail_part": 16}, {"fail_whole": 1}, {"fail_whole": 12}]
+)
 def test_an_interrupted_run_ends_as_if_it_had_not_been(data, tmp_path, where):
     path = tmp_path / "state"
     with pytest.raises(KeyboardInterrupt):
@@ -90,7 +99,7 @@ def test_going_on_spares_the_steps_that_were_made(data, tmp_path):
         return whole(x)
 
     minimise_in_stages(
-        [lambda x: pytest.fail("the part is over")],
+        [Stage(lambda x: pytest.fail("the part is over"), 8)] * 2,
         counting,
         np.zeros(30),
         max_iter=100,

@@ -596,3 +596,19 @@ def test_the_number_of_threads_does_not_change_a_single_precision_fit(
     assert plain.relative_error(many.V, one.V) < 1e-8
     assert many.loss == again.loss  # the order of sums is fixed
     np.testing.assert_array_equal(many.U, again.U)
+
+
+@pytest.mark.parametrize("threads", [2, 3, 7])
+def test_an_answer_is_the_same_to_the_last_bit_on_any_number_of_threads(threads, rng, monkeypatch):
+    """A site may send its answer again from another machine; other numbers would be refused."""
+    records = sparse_records(5000, 203, rng)
+    coords = natural_coordinates(records.counts(), records.total)
+    U = rng.normal(size=(203, 5)).astype(np.float32)
+    b = rng.normal(size=(1, 203))
+    monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 18)
+    found = []
+    for number in (1, threads):
+        monkeypatch.setattr(ising, "n_threads", lambda number=number: number)
+        found.append(full_sweep(records, coords, (U, U), b))
+    np.testing.assert_array_equal(found[1].G, found[0].G)
+    np.testing.assert_array_equal(found[1].b, found[0].b)

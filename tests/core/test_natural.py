@@ -134,6 +134,24 @@ def test_surrogate_value_is_the_formula(case, rng, plain):
     np.testing.assert_allclose(found, value(f.U, f.V, f.b), rtol=1e-12)
 
 
+@pytest.mark.parametrize("case", [{}, {"tied": True}, {"signed": False}, {"only": []}])
+def test_a_part_is_corrected_to_the_derivative_of_all_records(case, rng, plain):
+    objective, _, f = make_objective(plain, rng, **case)
+    x = objective.pack(f)
+    part = objective.records.take(np.arange(40))
+    corrected = objective.corrected_on(part, x)
+    (_, there), (_, here) = corrected(x), objective(x)
+    if objective.prior is not None:  # the pseudo-record weighs more among fewer records
+        weight = 1 / part.total - 1 / objective.records.total
+        there[-objective.prior.size :] -= (
+            weight * (objective.coords.scale * (f.b - objective.prior)).ravel()
+        )
+    np.testing.assert_allclose(there, here, atol=1e-12)
+    assert np.abs(objective.on(part)(x)[1] - here).max() > 1e-3
+    elsewhere = x + 0.3 * rng.normal(size=x.size)
+    assert np.abs(corrected(elsewhere)[1] - objective(elsewhere)[1]).max() > 1e-3
+
+
 @pytest.mark.parametrize("case", [{}, {"sites": 2}, {"tied": True}, {"only": []}])
 def test_guess_is_a_symmetric_positive_product(case, rng, plain):
     objective, _, f = make_objective(plain, rng, **case)
@@ -312,6 +330,20 @@ def test_the_progressive_way_ends_at_the_same_fit(monkeypatch):
     assert staged.solution.curve[0] < direct.solution.curve[0]
     np.testing.assert_allclose(staged.solution.value, direct.solution.value, rtol=1e-10)
     np.testing.assert_allclose(theta_of(staged), theta_of(direct), atol=1e-4)
+
+
+def test_a_corrected_part_leads_nearer_to_the_end_than_parts_alone(monkeypatch):
+    records = records_from(rare_records(6000), merge=False)
+    options = Options(tol=1e-7)
+    end = fit(records, options, np.random.default_rng(0)).solution.value
+    monkeypatch.setattr(natural, "LARGE", 1)
+    above = []
+    for whole in (0, natural.WHOLE):  # of more codes than that no part is corrected
+        monkeypatch.setattr(natural, "WHOLE", max(whole, 1))
+        fitted = fit(records, options, np.random.default_rng(0))
+        above.append(fitted.solution.curve[0] - end)
+        assert fitted.solution.value == pytest.approx(end, rel=1e-4)
+    assert above[1] < 0.2 * above[0], above
 
 
 def test_the_progressive_one_shot_ends_at_the_same_fit(monkeypatch):

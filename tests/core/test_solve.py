@@ -8,6 +8,7 @@ from daniel.core.solve import (
     LBFGS,
     FixedStep,
     Point,
+    Stage,
     minimise,
     minimise_in_stages,
     small_falls,
@@ -362,7 +363,7 @@ def test_stages_end_at_the_same_minimum_as_the_direct_way(rng):
     direct = minimise_in_stages([], counting, np.zeros(8), **exact)
     evaluations = len(counted)
     counted.clear()
-    staged = minimise_in_stages(parts, counting, np.zeros(8), **exact)
+    staged = minimise_in_stages([*map(Stage.on, parts)], counting, np.zeros(8), **exact)
     assert direct.converged
     assert staged.converged
     np.testing.assert_allclose(staged.x, direct.x, atol=1e-6)
@@ -374,13 +375,37 @@ def test_stages_end_at_the_same_minimum_as_the_direct_way(rng):
     assert np.linalg.norm(part.x - direct.x) > 0.05
 
 
+def test_a_stage_is_made_where_it_begins_and_has_its_own_steps():
+    """A shifted bowl; every stage moves the bottom to one side of where it begins."""
+    begun, heard = [], []
+
+    def at(x):
+        begun.append(x)
+        return lambda y: (float((y - x - 1) @ (y - x - 1)), 2 * (y - x - 1))
+
+    stages = [Stage(at, 50), Stage(at, 50), Stage(at, 0)]
+    found = minimise_in_stages(
+        stages,
+        lambda y: (float(y @ y), 2 * y),
+        np.zeros(2),
+        max_iter=50,
+        tol=1e-12,
+        progress=lambda *told: heard.append(told),
+    )
+    np.testing.assert_allclose(begun, [[0, 0], [1, 1], [2, 2]], atol=1e-4)
+    np.testing.assert_allclose(found.x, 0, atol=1e-4)
+    last = [step for step, _, fall in heard if fall is not None]
+    assert last == list(range(1, found.n_iter + 1))  # parts do not tell which fall is enough
+    assert len(heard) > len(last)
+
+
 def test_a_rough_solution_ends_with_the_parts(rng):
     A = rng.normal(size=(2000, 8))
     y = (rng.random(2000) < 1 / (1 + np.exp(-A @ rng.normal(size=8)))).astype(float)
     part, whole = (logistic_loss(A[:n], y[:n]) for n in (500, 2000))
     exact = {"max_iter": 200, "tol": 1e-14}
     own = minimise_in_stages([], part, np.zeros(8), **exact).x
-    rough = minimise_in_stages([part], whole, np.zeros(8), rough=True, **exact).x
+    rough = minimise_in_stages([Stage.on(part)], whole, np.zeros(8), rough=True, **exact).x
     np.testing.assert_allclose(rough, own, atol=1e-3)
     without = minimise_in_stages([], whole, np.zeros(8), rough=True, **exact)
     assert np.linalg.norm(without.x - rough) > 1e-2  # there are no parts to end with

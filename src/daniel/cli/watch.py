@@ -85,17 +85,18 @@ class _Line:
         self.losses: list[float] = []
         self.times: list[float] = []
 
-    def __call__(self, step: int, loss: float, enough: float) -> None:
+    def __call__(self, step: int, loss: float, enough: float | None) -> None:
         if step == 1:  # a new part, or a new fit
             self.losses, self.times = [], []
         self.losses.append(loss)
         self.times.append(time.monotonic())
         left = ""
-        steps = steps_left(self.losses, enough)
+        steps = None if enough is None else steps_left(self.losses, enough)
         if steps is not None and len(self.times) > 1:
             each = (self.times[-1] - self.times[0]) / (len(self.times) - 1)
             left = f", about {steps} steps ({steps * each:.0f} s) left"
-        self.say(f"{self.what}: step {step}, loss {loss:.4f}{left}, {memory():,.0f} MB")
+        where = " on a part of the records" if enough is None else ""
+        self.say(f"{self.what}{where}: step {step}, loss {loss:.4f}{left}, {memory():,.0f} MB")
 
 
 def steps_left(losses: list[float], enough: float) -> int | None:

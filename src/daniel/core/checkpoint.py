@@ -32,7 +32,14 @@ class Checkpoint:
                 return None
             point = Point(arrays["x"], facts["value"], arrays["gradient"])
             pairs = zip(arrays["steps"], arrays["changes"], facts["rho"], strict=True)
-            return State(facts["stage"], point, list(pairs), facts["curve"], facts["converged"])
+            return State(
+                stage=facts["stage"],
+                point=point,
+                memory=list(pairs),
+                curve=facts["curve"],
+                begin=arrays["begin"],
+                converged=facts["converged"],
+            )
         except (OSError, SafetensorError, KeyError, TypeError, ValueError):
             return None  # none, or not a whole one: begin anew
 
@@ -44,6 +51,7 @@ class Checkpoint:
         none: np.ndarray = np.empty((0, x.size), dtype=x.dtype)
         arrays = {
             "x": x,
+            "begin": state.begin,
             "gradient": state.point.gradient,
             "steps": np.stack([s for s, _, _ in state.memory]) if state.memory else none,
             "changes": np.stack([y for _, y, _ in state.memory]) if state.memory else none,

@@ -23,7 +23,8 @@ from daniel.core.records import Records, split
 from daniel.core.threads import n_threads, run_parts
 
 BLOCK_BYTES = 16 << 20  # logits of one block; two or three blocks fit in a shared cache
-STRIPE = 1024  # codes of one stripe of a (p, p) derivative
+STRIPE = 1024  # codes of one stripe of a (p, p) derivative, at most
+STRIPES = 4  # their number is a multiple of it, to share among threads
 FLUSH = 16  # blocks added up in the working precision before they go to float64
 
 T = TypeVar("T")
@@ -212,15 +213,18 @@ class Stripe:
 def stripes(
     records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | None
 ) -> Iterator[Stripe]:
-    """The columns of the free derivative from the first to the last, so many at once as threads."""
+    """The columns of the free derivative from the first to the last, so many at once as threads.
+
+    They are cut by the shape of the records alone: the numbers do not depend on the threads.
+    """
     c = _Columns.of(coords, phi, b)
     p, total = coords.p, records.total
-    parts = n_threads() if len(records.chunks) > 1 else 1
-    width = max(1, min(STRIPE, -(-p // parts)))
-    codes = [slice(j, min(j + width, p)) for j in range(0, p, width)]
+    several = STRIPES if len(records.chunks) > 1 else 1
+    count = several * -(-p // (several * STRIPE))
+    codes = [some for some in split(slice(0, p), count) if some.stop > some.start]
     place = elsewhere(records)
     if place is None:
-        all_sums = _stripes_here(records, c, codes, parts)
+        all_sums = _stripes_here(records, c, codes)
     else:
         all_sums = place.sums(_stripe_sums, records, c, codes)
     for some, (loss, G, columns) in zip(codes, all_sums, strict=True):
@@ -231,10 +235,9 @@ def stripes(
         yield Stripe(some, loss / total, G, columns / total)
 
 
-def _stripes_here(
-    records: Records, c: "_Columns", codes: Sequence[slice], parts: int
-) -> Iterator[tuple]:
+def _stripes_here(records: Records, c: "_Columns", codes: Sequence[slice]) -> Iterator[tuple]:
     """`_stripe_sums` of each stripe in turn, one thread each."""
+    parts = n_threads()
     for first in range(0, len(codes), parts):
 
         def work(t: int, first: int = first) -> tuple:

@@ -11,6 +11,7 @@ components there are, and how they are penalised.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -29,7 +30,7 @@ from daniel.core.ising import full_sweep
 from daniel.core.links import firmness
 from daniel.core.noise import expected_together, noise_level, rarity
 from daniel.core.records import Records
-from daniel.core.solve import Keeper, Progress, Solution, minimise_in_stages
+from daniel.core.solve import Keeper, Progress, Solution, Stage, minimise_in_stages
 from daniel.core.spectrum import WHOLE, Spectrum
 from daniel.core.start import (
     corrected_correlation,
@@ -50,6 +51,7 @@ INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from ind
 DAMPING = 4.0
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
+CORRECTED_STEPS = 30  # on the last of them, once its derivative is that of all records
 BEGIN = 0.6  # of the spectrum's U, where a fit of rare codes begins: with more its loss is higher
 GAIN = 1000.0  # times tol: log-likelihood of all records, for each number fitted, that is not worth
 # a step (0.01 by default; chance alone brings 0.5)
@@ -295,19 +297,13 @@ def _solved(
     """
     begin = np.array(BEGIN if chance.rare >= COMMON else 1.0, dtype=start.U.dtype)
     x = objective.pack(Factors(begin * start.U, begin * start.V, objective.prior))
-    records = objective.records
-    parts = []
-    if records.n * records.p > LARGE:
-        order = rng.permutation(records.n)
-        rows = [np.sort(order[: int(share * records.n)]) for share in PROGRESSIVE]
-        parts = [objective.on(records.take(some)) for some in rows]
     solution = minimise_in_stages(
-        parts,
+        _parts(objective, rng, rough=rough),
         objective,
         x,
         max_iter=options.max_iter,
         tol=options.tol,
-        least=_least(options.tol, x.size, chance, records.p),
+        least=_least(options.tol, x.size, chance, objective.coords.p),
         guess=objective.guess(),
         rough=rough,
         progress=options.progress,
@@ -319,6 +315,22 @@ def _solved(
         assert objective.coords.tie is not None
         b = (objective.coords.tie * np.einsum("jc,jc->j", f.U, f.V))[None, :]
     return Fit(objective.coords, f.U, start.signs, b, penalty, solution, start)
+
+
+def _parts(objective: Surrogate, rng: np.random.Generator, *, rough: bool) -> list[Stage]:
+    """Stages on parts of very many records; the last part once more with the derivative of all.
+
+    Its own derivative is only good for a rough solution: what it has too much of, a fit follows.
+    """
+    records = objective.records
+    if records.n * records.p <= LARGE:
+        return []
+    order = rng.permutation(records.n)
+    parts = [records.take(np.sort(order[: int(share * records.n)])) for share in PROGRESSIVE]
+    stages = [Stage.on(objective.on(part)) for part in parts]
+    if not rough and records.p <= WHOLE:  # a correction is one more (p, p) array
+        stages.append(Stage(partial(objective.corrected_on, parts[-1]), CORRECTED_STEPS))
+    return stages
 
 
 def _least(tol: float, size: int, chance: Chance, p: int) -> float:

@@ -19,9 +19,10 @@ from daniel.errors import DivergenceError
 Objective = Callable[[np.ndarray], tuple[float, np.ndarray]]
 Stop = Callable[["Point", "Point"], bool]
 Product = Callable[[np.ndarray], np.ndarray]
-Progress = Callable[[int, float, float], None]  # step, loss, and the fall of it that is enough
+# Step, loss, and the fall of it that is enough; None on a part of the records: more is to come.
+Progress = Callable[[int, float, float | None], None]
 
-PART_STEPS = 8
+PART_STEPS = 8  # on a part of the records: what its own minimum adds is its noise
 
 
 @dataclass(frozen=True)
@@ -46,13 +47,30 @@ Memory = list[tuple[np.ndarray, np.ndarray, float]]
 
 
 @dataclass(frozen=True)
+class Stage:
+    """So many steps at most on an objective that is made where they begin."""
+
+    at: Callable[[np.ndarray], Objective]
+    steps: int
+
+    @classmethod
+    def on(cls, objective: Objective, steps: int = PART_STEPS) -> "Stage":
+        """Wherever they begin."""
+        return cls(lambda _: objective, steps)
+
+
+@dataclass(frozen=True)
 class State:
-    """All that a run needs to go on: its stage, its point, the solver's memory, and the curve."""
+    """All that a run needs to go on: its stage, its point, the solver's memory, and the curve.
+
+    begin: where the stage began.
+    """
 
     stage: int
     point: Point
     memory: Memory
     curve: list[float]
+    begin: np.ndarray
     converged: bool | None = None  # None: the run is not over
 
 
@@ -119,7 +137,7 @@ def minimise(
 
 
 def minimise_in_stages(
-    parts: Sequence[Objective],
+    parts: Sequence[Stage],
     whole: Objective,
     x: np.ndarray,
     *,
@@ -131,45 +149,52 @@ def minimise_in_stages(
     progress: Progress | None = None,
     keeper: Keeper | None = None,
 ) -> Solution:
-    """A few steps of L-BFGS on each part in turn, then on the whole until it converges.
+    """Some steps of L-BFGS on each part in turn, then on the whole until it converges.
 
     With the loss of ever larger random parts of the records this is the progressive solver: most
-    of the way is made on a few percent of the data, and the whole decides.  PART_STEPS are soon
-    enough to stop: what a part's own minimum adds is its noise.  The curvature that the solver has
-    seen on a part serves on the next.  A rough solution ends with the parts, if there are any.
-    tol, least: of `small_falls`; guess: as of LBFGS.  With a keeper an interrupted run goes on to
-    the same end.
+    of the way is made on a few percent of the data, and the whole decides.  The curvature that the
+    solver has seen on a part serves on the next.  A rough solution ends with the parts, if there
+    are any.  tol, least: of `small_falls`; guess: as of LBFGS.  With a keeper an interrupted run
+    goes on to the same end.
     """
-    stages = [*parts] if rough and parts else [*parts, whole]
+    stages = [*parts] if rough and parts else [*parts, Stage.on(whole, max_iter)]
     solver = LBFGS(guess)
     state = _fitting(None if keeper is None else keeper.load(), x, len(stages))
     for number, stage in enumerate(stages):
         if state is not None and number < state.stage:
             continue
+        resumed = state if state is not None and number == state.stage else None
+        begin = x if resumed is None else resumed.begin
 
-        def keep(point: Point, memory: Memory, curve: list[float], number: int = number) -> None:
+        def keep(
+            point: Point,
+            memory: Memory,
+            curve: list[float],
+            number: int = number,
+            begin: np.ndarray = begin,
+        ) -> None:
             if keeper is not None:
-                keeper.save(State(number, point, memory, curve))
+                keeper.save(State(number, point, memory, curve, begin))
 
-        def show(step: int, loss: float) -> None:
+        def show(step: int, loss: float, last: bool = number == len(stages) - 1) -> None:
             if progress is not None:
-                progress(step, loss, enough(loss, tol, least))
+                progress(step, loss, enough(loss, tol, least) if last else None)
 
         solution = minimise(
-            stage,
-            x,
+            stage.at(begin),
+            begin,
             solver=solver,
-            max_iter=max_iter if stage is whole else min(max_iter, PART_STEPS),
+            max_iter=min(max_iter, stage.steps),
             stop=small_falls(tol, least),
             progress=show,
             keep=keep,
-            state=state if state is not None and number == state.stage else None,
+            state=resumed,
         )
         x = solution.x
     over = state is not None and state.converged is not None
     if keeper is not None and not over:  # what comes after may fail too, as on a full disk
         end = Point(x, solution.value, np.empty(0, dtype=x.dtype))
-        keeper.save(State(len(stages) - 1, end, [], solution.curve, solution.converged))
+        keeper.save(State(len(stages) - 1, end, [], solution.curve, x, solution.converged))
     return solution
 
 

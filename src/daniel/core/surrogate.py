@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from daniel.core.coordinates import Coordinates
-from daniel.core.ising import sweep
+from daniel.core.ising import full_sweep, sweep
 from daniel.core.records import Records
 from daniel.core.solve import Product
 from daniel.core.threads import one_blas_thread
@@ -73,6 +73,21 @@ class Surrogate:
     def on(self, records: Records) -> "Surrogate":
         """The same objective with the loss of other records."""
         return replace(self, records=records)
+
+    def corrected_on(self, records: Records, x: np.ndarray) -> "Surrogate":
+        """`on` other records, whose loss is corrected to have the derivatives of these at x.
+
+        To all records a part of them is what the hub is to all sites: eq. (surrogate_obj) again.
+        """
+        f = self.unpack(x)
+        at = (self.coords, (f.U, f.V), f.b)
+        here = full_sweep(self.records, *at)
+        there = full_sweep(records, *at, subtract_from=here.G)  # here.G: now the difference
+        change = {"correction": here.G, "intercept_correction": here.b - there.b}
+        for name, more in change.items():
+            if getattr(self, name) is not None:
+                more += getattr(self, name)
+        return replace(self, records=records, **change)
 
     @property
     def _unit(self) -> np.ndarray:
