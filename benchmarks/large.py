@@ -9,7 +9,6 @@ Records are drawn from topics of codes.  A run replaces the rows of as many reco
 """
 
 import argparse
-import os
 import re
 import tempfile
 from collections.abc import Iterator
@@ -20,6 +19,7 @@ from pathlib import Path
 from benchmarks import tables
 from benchmarks.exchange import Cost, events, measured
 from benchmarks.problems import PROJECT_ROOT
+from benchmarks.race import machine
 from benchmarks.source import made_by
 from daniel.core.natural import SMALL_HUB
 from daniel.federated import messages
@@ -140,11 +140,11 @@ def others(path: Path, size: Size) -> list[dict[str, str]]:
 def markdown(size: Size, rows: list[dict[str, str]]) -> str:
     rows = sorted(rows, key=lambda row: tables.number(row["records"]))
     few = int(SMALL_HUB * size.p)
-    k = TIMES * size.components
+    k, where = TIMES * size.components, machine()
     return f"""# Very many codes
 
 {size.p:,} codes, {size.components} components, two sites with as many records each, on \
-one machine with {os.cpu_count()} cores;
+one machine;
 written by `python -m benchmarks.large`. Each step is the command in a process of its own. A \
 (p, p) array in single
 precision has {4e-9 * size.p**2:.2g} GB. Sketches have {k} directions; a site that makes one holds \
@@ -160,7 +160,7 @@ whole way by itself, on synthetic records (docs/method.md).
 
 {tables.made(rows)}
 
-Last run: {made_by()}.
+Last run: {where["processor"]}, {where["cores"]} cores; {made_by()}.
 """
 
 

@@ -9,6 +9,7 @@ section.  What has not been measured is left out, with the command that would me
 import argparse
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ SINGLE = {
     "sweep.txt": ("One gradient sweep", "make bench"),
     "solver.txt": ("The solver against the paper's descent", "make solver"),
 }
+DASK, BOUND = "dask.txt", 1.25  # times the local time that a fit on a cluster may take
+DASK_ROW = re.compile(r"( +)(.+?) +[\d.]+ s +[\d.]+ s +([\d.]+) x ")
 
 
 def missing(title: str, command: str) -> list[str]:
@@ -47,7 +50,31 @@ def single(title: str, command: str, path: Path) -> list[str]:
     lines += [f"`{command}`", ""]
     if path.suffix == ".json":
         return lines + facts(json.loads(text))
-    return [*lines, "```", text.rstrip(), "```", ""]
+    return [*lines, "```", text.rstrip(), "```", "", *(verdict(text) if path.name == DASK else [])]
+
+
+def verdict(text: str) -> list[str]:
+    """What the rows of a cluster say about the bound of a fit."""
+    ratios: dict[str, float] = {}
+    above = ""  # the row that a further indented one belongs to
+    for indent, name, ratio in DASK_ROW.findall(text):
+        above, name = (name, name) if len(indent) == 2 else (above, f"{above}, {name}")
+        ratios[name] = float(ratio)
+    if not ratios:
+        return []
+
+    def listed(fits: bool, over: bool) -> str:
+        some = {k: v for k, v in ratios.items() if k.startswith("fit") == fits}
+        return "; ".join(f"{k} ({v:.2f} ×)" for k, v in some.items() if (v > BOUND) == over)
+
+    said = [f"A fit may take {BOUND} × the local time."]
+    for words, rows in (
+        ("Within it", listed(True, False)),
+        ("**Above it**", listed(True, True)),
+        ("Other rows above it", listed(False, True)),
+    ):
+        said += [f"{words}: {rows}."] if rows else []
+    return [" ".join(said), ""]
 
 
 def facts(found: dict[str, Any]) -> list[str]:

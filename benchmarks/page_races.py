@@ -7,11 +7,13 @@ are compared with Daniel pooled, methods whose records stay with Daniel in one s
 from collections.abc import Iterable
 from typing import Any
 
+from benchmarks import race
 from benchmarks.catalogue import FEDAVG, METHODS, OURS, PROBLEMS, raced
 
 Run = dict[str, Any]
-DISTURBED = 0.1  # cores that other programs used during a run
-EXPLANATION = """Every method ran in a process of its own, on the same machine, one after another.
+EXPLANATION = """Every method ran in a process of its own, one after another. Times are compared on
+one machine only: a method that ran on another than Daniel is named below its table, and has no
+ratio.
 *AUC*: known pairs of codes against random ones, mean over the relations; methods that give
 couplings are scored by them as well as by cosines, and the better counts. A method with several
 settings shows the one with the best mean AUC, which favours the rivals: Daniel runs with its
@@ -33,29 +35,33 @@ records."""
 
 
 def section(races: list[Run]) -> list[str]:
-    explanation = EXPLANATION.format(**limits(races))
-    lines = ["## Races", "", "`python -m benchmarks.race`", "", explanation, "", *setup(races)]
+    now = counted(races)
+    explanation = EXPLANATION.format(**limits(now))
+    lines = ["## Races", "", "`python -m benchmarks.race`", "", explanation, "", *setup(now)]
     for name in [n for n in PROBLEMS if any(r["problem"] == n for r in races)]:
-        runs = [r for r in races if r["problem"] == name]
-        facts = runs[0]["facts"]
+        known = [r for r in races if r["problem"] == name]
+        runs = [r for r in now if r["problem"] == name]
+        facts = known[0]["facts"]
         lines += [
             f"### {PROBLEMS[name]}",
             "",
             f"{facts['records']:,} records, {facts['codes']:,} codes, {facts['sites']} sites, "
             f"{facts['codes_per_record']:.1f} codes in a record, {facts['pairs']:,} known pairs.",
             "",
-            *table(runs),
-            "",
-            *rounds(runs),
-            *sentences(runs),
-            *disturbed(runs),
-            *unrun(name, runs),
+            *(told(runs) if runs else []),
+            *unrun(name, known, runs),
             "",
         ]
     absent = [name for name in PROBLEMS if all(r["problem"] != name for r in races)]
     if absent:
         lines += [f"Not raced yet: `python -m benchmarks.race --problems {' '.join(absent)}`.", ""]
     return lines
+
+
+def told(runs: list[Run]) -> list[str]:
+    """Tables and sentences of one problem."""
+    more = (*rounds(runs), *sentences(runs), *disturbed(runs))
+    return [*table(runs), "", *elsewhere(runs), *more]
 
 
 def limits(races: list[Run]) -> dict[str, float]:
@@ -85,16 +91,14 @@ def setup(races: list[Run]) -> list[str]:
     return [f"Machine: {'; '.join(machines)}. Versions: {said}. Commit {commits}.", ""]
 
 
-def unrun(problem: str, runs: list[Run]) -> list[str]:
+def unrun(problem: str, known: list[Run], runs: list[Run]) -> list[str]:
     """What of the catalogue has not been tried here, and what was before its method changed."""
-    editions = {r["method"]: r.get("config", {}).get("edition", 1) for r in runs}
+    here = {r["method"] for r in runs}
+    before = {r["method"] for r in known if outdated(r)}
     lines = []
     for said, names in (
-        ("Not raced yet", [n for n in raced(problem) if n not in editions]),
-        (
-            "Raced before the method changed",
-            [n for n in raced(problem) if editions.get(n, METHODS[n].edition) < METHODS[n].edition],
-        ),
+        ("Not raced yet", [n for n in raced(problem) if n not in here | before]),
+        ("Raced before the method changed", [n for n in raced(problem) if n in before]),
     ):
         if names:
             command = f"python -m benchmarks.race --problems {problem} --methods {' '.join(names)}"
@@ -102,11 +106,21 @@ def unrun(problem: str, runs: list[Run]) -> list[str]:
     return lines
 
 
+def elsewhere(runs: list[Run]) -> list[str]:
+    """Methods whose times say nothing beside Daniel's; by their settings where some do."""
+    done = [r for r in runs if r["status"] == "done" and ours(runs, r) is not None]
+    beside = {r["label"] for r in done if timed_beside(runs, r)}
+    away = [r for r in done if not timed_beside(runs, r)]
+    names = dict.fromkeys(_named(r) if r["label"] in beside else r["label"] for r in away)
+    if not names:
+        return []
+    said = "Timed on another machine than Daniel, and not compared in time"
+    return [f"{said}: {'; '.join(names)}.", ""]
+
+
 def disturbed(runs: list[Run]) -> list[str]:
     """Runs that had to share the machine; older results do not tell."""
-    shared = [
-        f"{_named(r)} ({r['other_cores']:.1f})" for r in runs if r.get("other_cores", 0) > DISTURBED
-    ]
+    shared = [f"{_named(r)} ({r['other_cores']:.1f})" for r in runs if race.disturbed(r)]
     unknown = sum("other_cores" not in r for r in runs)
     lines = []
     if shared:
@@ -123,6 +137,33 @@ def _threads(threads: dict[str, str | None]) -> str:
 
 
 # --- which runs count -----------------------------------------------------------------------------
+
+
+def counted(races: list[Run]) -> list[Run]:
+    """Runs of methods as they are now.
+
+    One that was spared for its time on a smaller problem counts while that still is too long.
+    """
+    now = [r for r in races if not outdated(r)]
+    known = {(r["problem"], r["method"]): r for r in now}
+
+    def find(problem: str, name: str) -> Run | None:
+        return known.get((problem, name))
+
+    def spared(run: Run) -> bool:
+        return race.too_slow(find, run["problem"], run["method"], run["limit"]) is not None
+
+    return [r for r in now if not race.inherited(r) or spared(r)]
+
+
+def outdated(run: Run) -> bool:
+    """Whether a method has changed since."""
+    entry = METHODS.get(run["method"])
+    return entry is not None and run.get("config", {}).get("edition", 1) < entry.edition
+
+
+def one_machine(run: Run, other: Run) -> bool:
+    return all(run["machine"][key] == other["machine"][key] for key in ("processor", "cores"))
 
 
 def best(runs: Iterable[Run]) -> list[Run]:
@@ -159,7 +200,7 @@ def table(runs: list[Run]) -> list[str]:
     heads += ["time", "ratio", "memory", "bytes", "rounds"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for run in best(runs):
-        cells = _quality(run, relations, errors=errors) + _cost(run, ours(runs, run))
+        cells = _quality(run, relations, errors=errors) + _cost(run, timed_beside(runs, run))
         lines.append(f"| {run['label']} | {run['setting']} | " + " | ".join(cells) + " |")
     return lines
 
@@ -221,8 +262,9 @@ def sentences(runs: list[Run]) -> list[str]:
     lines += [f"- {loss}" for loss in quality]
     if slower:
         lines += ["", "Where Daniel is not the fastest:", *(f"- {loss}" for loss in slower)]
-    else:
-        lines += ["", "Of the methods that fit a model of pairs Daniel is the fastest."]
+    elif any(r["pairs"] and timed_beside(runs, r) for r in peers(runs)):
+        here = " and were timed on its machine" if elsewhere(runs) else ""
+        lines += ["", f"Of the methods that fit a model of pairs{here} Daniel is the fastest."]
     factors = decompositions(runs)
     if factors:
         lines += ["", f"Against decompositions of a matrix of counts: {'; '.join(factors)}."]
@@ -244,6 +286,12 @@ def _named(run: Run) -> str:
 
 def peers(runs: Iterable[Run]) -> list[Run]:
     return [r for r in runs if r["status"] == "done" and r["label"] not in OURS.values()]
+
+
+def timed_beside(runs: Iterable[Run], run: Run) -> Run | None:
+    """The run of Daniel whose time another may be held against."""
+    mine = ours(runs, run)
+    return mine if mine is not None and one_machine(run, mine) else None
 
 
 def quality_losses(runs: list[Run]) -> list[str]:
@@ -283,7 +331,7 @@ def time_losses(runs: list[Run]) -> list[str]:
             fastest.setdefault(run["label"], run)
     out = []
     for run in fastest.values():
-        mine = ours(runs, run)
+        mine = timed_beside(runs, run)
         if mine is not None and run["seconds"] < mine["seconds"]:
             ratio = times(run["seconds"] / mine["seconds"])
             aucs = f"AUC {run['auc']:.3f}, ours {mine['auc']:.3f}"
@@ -295,7 +343,7 @@ def decompositions(runs: list[Run]) -> list[str]:
     """The factor in time between Daniel and methods that fit no model of pairs."""
     out = []
     for run in best(runs):
-        mine = ours(runs, run)
+        mine = timed_beside(runs, run)
         if run["pairs"] or mine is None or run["status"] != "done":
             continue
         factor = times(mine["seconds"] / run["seconds"])

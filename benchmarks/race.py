@@ -6,8 +6,8 @@
 For each run results/races/ holds one JSON: time, peak memory, bytes sent, known-pair AUC and error
 to the truth, with configuration, machine, its load, versions and commit.  A run that passes the
 limit stands there as such, and so does one that fails.  Results with the same configuration are
-kept, so that an interrupted race goes on where it stopped; failures are tried again.  `python -m
-benchmarks.page` makes the page.
+kept, so that an interrupted race goes on where it stopped; failures are tried again, and so is what
+passed the limit while other programs used the machine.  `python -m benchmarks.page` makes the page.
 
 The standard library alone is imported here: a process counts the memory of the one that started it
 in its own peak.
@@ -22,7 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,9 @@ PACKAGES = (
 )
 OVER = "over the limit"
 SMALLER_TOLD = " on a smaller problem"
+DISTURBED = 0.1  # cores that other programs used during a run
+Result = dict[str, Any]
+Find = Callable[[str, str], Result | None]  # problem, method -> its result, if there is one
 
 
 def prepare(name: str, folder: Path) -> dict[str, Any] | None:
@@ -138,11 +141,49 @@ def stored(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def kept(old: dict[str, Any] | None, wanted: dict[str, Any], limit: float) -> bool:
-    """Whether a stored result answers: same configuration, not failed, limit not raised."""
+def kept(old: Result | None, wanted: dict[str, Any], limit: float, slow: str | None = None) -> bool:
+    """Whether a stored result answers: same configuration, not failed, limit not raised.
+
+    One over its limit must have had the machine to itself; slow: what `too_slow` says now.
+    """
     if old is None or old.get("config") != wanted or old["status"] == "failed":
         return False
-    return old["status"] == "done" or old["limit"] >= limit
+    if old["status"] == "done":
+        return True
+    return old["limit"] >= limit and not disturbed(old) and (slow is not None or not inherited(old))
+
+
+def disturbed(result: Result) -> bool:
+    return bool(result.get("other_cores", 0) > DISTURBED)
+
+
+def inherited(result: Result) -> bool:
+    """Whether a method was not tried, because it was too slow for a smaller problem."""
+    return result["status"] == OVER and result["reason"].endswith(SMALLER_TOLD)
+
+
+def too_slow(find: Find, problem: str, name: str, limit: float) -> str | None:
+    """Why a method need not be tried: it passed the limit on a smaller problem, undisturbed."""
+    smaller = find(SMALLER.get(problem, ""), name)
+    if smaller is None or smaller["status"] != OVER or smaller["limit"] < limit:
+        return None
+    if inherited(smaller):
+        return too_slow(find, SMALLER[problem], name, limit)
+    return None if disturbed(smaller) else smaller["reason"] + SMALLER_TOLD
+
+
+def stored_in(out: Path, wanted: dict[str, Any]) -> Find:
+    """Finds results of the method of a configuration: same options, same edition."""
+
+    def method(config: dict[str, Any]) -> dict[str, Any]:
+        return {k: v for k, v in config.items() if k not in ("problem", "sha256")}
+
+    def find(problem: str, name: str) -> Result | None:
+        found = stored(out / f"{problem}.{name}.json")
+        same = found is not None and method(found.get("config", {})) == method(wanted)
+        return found if same else None
+
+    return find
 
 
 def write(path: Path, content: dict[str, Any]) -> None:
@@ -209,12 +250,11 @@ def race(
         entry = methods[name]
         path = out / f"{problem}.{name}.json"
         wanted = config(problem, facts, entry)
-        if not again and kept(stored(path), wanted, limit):
+        slow = too_slow(stored_in(out, wanted), problem, name, limit)
+        if not again and kept(stored(path), wanted, limit, slow):
             continue
-        smaller = stored(out / f"{SMALLER.get(problem)}.{name}.json")
-        if smaller is not None and smaller["status"] == OVER and smaller["limit"] >= limit:
-            reason = smaller["reason"].removesuffix(SMALLER_TOLD) + SMALLER_TOLD
-            found = {"status": OVER, "reason": reason}
+        if slow is not None:
+            found: Result = {"status": OVER, "reason": slow}
         else:
             found = measure(files / f"{problem}.npz", entry, limit, memory)
         result = {

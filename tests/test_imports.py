@@ -14,7 +14,7 @@ SRC = Path(__file__).parents[1] / "src"
 # From the bottom up: a module may import what stands earlier; names in one set are strangers.
 LAYERS: list[set[str]] = [
     {"errors"},
-    {"checks", "leftovers"},
+    {"checks", "fingerprint", "leftovers"},
     {"studyfile"},
     {"study"},
     {"matrix"},

@@ -16,7 +16,7 @@ import logging
 import time
 import traceback
 import weakref
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, is_dataclass
@@ -30,16 +30,19 @@ from daniel.core.place import Sums, Work, at
 from daniel.core.records import Records, split
 from daniel.core.threads import one_thread
 from daniel.errors import MissingDependencyError, NetworkError, ParameterError
+from daniel.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Security
 
 CONNECT = 10.0  # seconds in which a scheduler must answer
+PATIENCE = 30.0  # seconds of silence after which it is asked whether it is still there
 NEAR = 2.0  # seconds in which a worker must, to be spoken to directly
 RETURN = 5.0  # seconds in which a worker that died may come back before others take its parts
 ANY = 60.0  # seconds in which there must be a worker at all
 ATTEMPTS = 5  # at one sum, when workers die again and again
 AGAIN = "Nothing is lost: see to the cluster and run the same again."
+CORE = fingerprint("daniel.core")  # of what is imported, here and on a worker
 
 
 @contextmanager
@@ -172,7 +175,7 @@ def _add(a: _Hidden, b: _Hidden) -> _Hidden:
 
 
 def _version() -> str:
-    return version("daniel")
+    return f"{version('daniel')} (core {CORE})"
 
 
 # --- here -----------------------------------------------------------------------------------------
@@ -225,7 +228,7 @@ class Cluster:
                         if sent is None:  # through the scheduler, which first knows who has died
                             sent = self._send(shared, direct=False)
                         for item in items[i + len(begun) : i + 2]:
-                            _wait(begun)
+                            self._wait(begun)
                             begun.append(self._sum(work, kept, sent, item))
                         result = self._fetch(begun[0])
                     break
@@ -234,6 +237,8 @@ class Cluster:
                         f"A worker of the Dask cluster at {self.address} failed with {error}: "
                         "give it more memory or use more workers if that is the cause."
                     ) from None
+                except NetworkError:  # nobody is left to go on with
+                    raise
                 except _lost():
                     sent, begun = None, []
                     self._recover()
@@ -269,8 +274,13 @@ class Cluster:
         return level[0]
 
     def _fetch(self, begun: "Future") -> Sums:
-        result: Sums = self.client.gather(begun, direct=self.direct).value
+        result: Sums = self._call(self.client.gather, begun, direct=self.direct).value
         return result
+
+    def _wait(self, begun: "Iterable[Future]") -> None:
+        """Until these are made, or have failed: fetching them tells."""
+        for future in begun:
+            self._call(future.exception)
 
     # --- parts ------------------------------------------------------------------------------------
 
@@ -301,12 +311,45 @@ class Cluster:
 
     def _send(self, value: Any, **where: Any) -> "Future":
         try:
-            future: Future = self.client.scatter(_Hidden(value), hash=False, **where)
+            future: Future = self._call(self.client.scatter, _Hidden(value), hash=False, **where)
         except KeyError:  # to a worker that has just gone
             raise ConnectionError from None
         return future
 
     # --- losses -----------------------------------------------------------------------------------
+
+    def _call(self, method: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+        """A method of the client or of a future, however long it takes, with an eye on the cluster.
+
+        A process that is frozen, or whose machine is, keeps its connections: Dask waits for ever.
+        """
+        return self.client.sync(self._watched, method, *arguments, **options)
+
+    async def _watched(
+        self, method: Callable[..., Awaitable[Any]], *arguments: Any, **options: Any
+    ) -> Any:
+        work = asyncio.ensure_future(method(*arguments, **options))
+        workers: set[str] = set()
+        try:
+            while not (await asyncio.wait({work}, timeout=PATIENCE))[0]:
+                now = await self._workers()
+                if workers - now:  # given up by the scheduler; a transfer from there never ends
+                    raise ConnectionError
+                workers = now
+            return await work
+        finally:
+            work.cancel()
+
+    async def _workers(self) -> set[str]:
+        """Those that the scheduler counts on; it must tell them soon."""
+        scheduler = self.client.scheduler
+        if scheduler is None:  # the client has closed
+            raise self._gone()
+        try:
+            async with asyncio.timeout(CONNECT):
+                return set(await scheduler.ncores())
+        except OSError:
+            raise self._gone() from None
 
     def _recover(self) -> None:
         """After a loss: wait for the scheduler and for workers to come back, within reason."""
@@ -343,7 +386,7 @@ class Cluster:
         while True:
             try:
                 with self._asking():
-                    threads: dict[str, int] = self.client.nthreads()
+                    threads: dict[str, int] = self._call(self.client.nthreads)
             except _lost():
                 raise self._gone() from None
             if threads:
@@ -369,7 +412,9 @@ class Cluster:
     def _check_versions(self) -> None:
         """Parts and functions go to the workers by name: they need this very program."""
         try:
-            found = set(self.client.run(_version).values())
+            found = set(self._call(self.client.run, _version).values())
+        except NetworkError:
+            raise
         except Exception as error:
             found = {f"none ({type(error).__name__})"}
         if found - {_version()}:
@@ -378,12 +423,6 @@ class Cluster:
                 f"{', '.join(sorted(found))}, and here it is {_version()}: install the same "
                 "everywhere."
             )
-
-
-def _wait(begun: "Iterable[Future]") -> None:
-    """Until these are made, or have failed: fetching them tells."""
-    for future in begun:
-        future.exception()
 
 
 def _lost() -> tuple[type[BaseException], ...]:

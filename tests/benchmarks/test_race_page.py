@@ -101,8 +101,48 @@ def test_results_from_before_a_method_changed_are_to_be_raced_again():
     new = result("als", method="als-50", config={"options": {"d": 50}, "edition": 2})
     said = "Raced before the method changed: `python -m benchmarks.race --problems visits --methods"
     assert f"{said} als-50`." in text(old)
+    assert "| als |" not in text(old) and "| als |" in text(new)
+    better = old | {"auc": 0.99, "seconds": 0.1}
+    assert "- mean AUC: als" not in text(better) and "als takes" not in text(better)
+    alone = "\n".join(page_races.section([old]))
+    assert f"{said} als-50`." in alone and "first" not in alone.split("###")[1]
     assert said not in text(new)
     assert "als-50" not in text(new).split("Not raced yet")[1]
+
+
+def test_times_of_two_machines_are_not_compared():
+    there = {"machine": MACHINE | {"processor": "Q"}}
+    found = text(
+        result("quick", 0.5, 1.0, **there),
+        result("counts", 0.6, 0.5, pairs=False, **there),
+        result("both", 0.7, 1.5, setting="d=5", **there),
+        result("both", 0.6, 30.0, setting="d=50"),
+    )
+    assert row(found, "quick")[6] == row(found, "counts")[6] == row(found, "both")[6] == "–"
+    said = "Timed on another machine than Daniel, and not compared in time"
+    assert f"{said}: quick; counts; both, d=5." in found
+    assert "takes" not in found.split("###")[1]
+    assert "a model of pairs and were timed on its machine Daniel is the fastest." in found
+    assert "the fastest." not in text(result("quick", 0.5, 1.0, **there))  # nobody to say it of
+    assert said not in text(result("quick"))
+
+
+def test_a_method_that_was_spared_counts_while_the_smaller_problem_takes_too_long():
+    late = result("m", method="nodewise-l2", problem="cohort-50th") | {
+        "status": "over the limit",
+        "reason": "more than 40 s",
+    }
+    spared = late | {"problem": "cohort-20th", "reason": "more than 40 s on a smaller problem"}
+
+    def shown(**changes):
+        found = text(late | changes, spared).split("###")[-1]
+        return "more than 40 s on a smaller problem" in found
+
+    assert shown()
+    assert not shown(other_cores=0.5)
+    assert not shown(status="done")
+    found = text(late | {"status": "done"}, spared).split("###")[-1]
+    assert "nodewise-l2" in found.split("Not raced yet")[1]
 
 
 def test_errors_to_the_truth_are_compared():
@@ -176,6 +216,28 @@ def test_the_page_holds_what_is_stored(tmp_path):
     assert "| sweep | 1.00 ± 0.00 | 1.00 ± 0.00 | 1.00 ± 0.00 |" in found
     assert "| 100 Gflop/s |" in found
     assert "Not measured yet" not in found
+
+
+DASK = """commit abc; python 3
+  2,142 codes; 2 Dask workers
+                                         here       Dask
+  one sweep, 6,250 records            0.100 s    0.190 s   1.90 x       +90 ms
+    its full derivative (p x p)       0.226 s    0.562 s   2.48 x      +336 ms
+  one sweep, 50,000 records           0.535 s    0.583 s   1.09 x       +48 ms
+  fit, 8 steps                       14.484 s   13.771 s   0.95 x      -714 ms
+    relative difference of Phi 0.0e+00
+  fit, a worker killed at step 3     14.484 s   17.791 s   1.26 x     +3307 ms
+"""
+
+
+def test_a_cluster_is_held_against_its_bound():
+    assert page.verdict(DASK)[0] == (
+        "A fit may take 1.25 × the local time. Within it: fit, 8 steps (0.95 ×). "
+        "**Above it**: fit, a worker killed at step 3 (1.26 ×). Other rows above it: "
+        "one sweep, 6,250 records (1.90 ×); "
+        "one sweep, 6,250 records, its full derivative (p x p) (2.48 ×)."
+    )
+    assert "**" not in page.verdict(DASK.replace("1.26", "1.25"))[0]
 
 
 SIZES = {"n": (10, 20, 40, 80), "p": (5, 10, 20, 40), "d": (1, 2, 4)}

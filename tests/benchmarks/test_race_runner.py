@@ -41,7 +41,8 @@ def run(place, methods, **options):
     return results(place)
 
 
-def test_failures_and_late_runs_are_rows_and_a_second_race_does_what_is_missing(place):
+def test_failures_and_late_runs_are_rows_and_a_second_race_does_what_is_missing(place, monkeypatch):
+    monkeypatch.setattr(race, "DISTURBED", 1000)  # tests share their machine
     log = place / "log"
     methods = {"good": entry(what="hungry", log=str(log)), "bad": entry(what="fails")}
     run(place, methods)
@@ -69,9 +70,14 @@ def test_what_is_kept():
     assert race.kept(done, config, 10.0)
     assert not race.kept(None, config, 10.0)
     assert not race.kept(done | {"status": "failed"}, config, 10.0)
-    over = done | {"status": race.OVER}
+    over = done | {"status": race.OVER, "reason": "more than 5 s"}
     assert race.kept(over, config, 5.0)
     assert not race.kept(over, config, 10.0)  # a longer limit is a new chance
+    assert race.kept(over | {"other_cores": 0.1}, config, 5.0)
+    assert not race.kept(over | {"other_cores": 0.11}, config, 5.0)  # others were the cause, maybe
+    spared = over | {"reason": "more than 5 s on a smaller problem"}
+    assert race.kept(spared, config, 5.0, "more than 5 s on a smaller problem")
+    assert not race.kept(spared, config, 5.0, None)
     for other in (
         race.config("visits", {"sha256": "y"}, entry(d=5)),
         race.config("visits", {"sha256": "x"}, entry(d=6)),
@@ -85,11 +91,37 @@ def test_a_method_too_slow_for_the_smaller_problem_is_not_tried_on_the_larger(pl
     calls = []
     monkeypatch.setattr(race, "measure", lambda *_: calls.append(1) or FAILED)
     late = {"status": race.OVER, "reason": "more than 5 s", "limit": 5.0}
-    race.write(place / "out" / "smaller.m.json", late)
-    assert run(place, {"m": entry()}, limit=5.0)["m"]["status"] == race.OVER
-    assert not calls
-    run(place, {"m": entry()}, limit=6.0)
-    assert calls
+    late["config"] = race.config("smaller", {"sha256": "x"}, entry())
+
+    def tried(limit=5.0, method=None, **changes):
+        """Whether it was, with such a result on the smaller problem."""
+        calls.clear()
+        race.write(place / "out" / "smaller.m.json", late | changes)
+        run(place, {"m": method or entry()}, limit=limit)
+        return bool(calls)
+
+    assert not tried()
+    assert results(place)["m"]["reason"] == "more than 5 s on a smaller problem"
+    assert not tried()
+    assert tried(status="done")  # what is stored of the larger problem does not count any more
+    assert not tried()
+    assert tried(other_cores=0.5)
+    assert not tried()
+    assert tried(limit=6.0)
+    assert tried(method=replace(entry(), edition=2))
+
+
+def test_a_chain_of_smaller_problems_ends_at_one_that_was_tried(monkeypatch):
+    monkeypatch.setattr(race, "SMALLER", {"large": "middle", "middle": "small"})
+    over = {"status": race.OVER, "limit": 5.0, "reason": "more than 5 s"}
+    found = {"middle": over | {"reason": over["reason"] + race.SMALLER_TOLD}, "small": over}
+
+    def slow():
+        return race.too_slow(lambda problem, name: found.get(problem), "large", "m", 5.0)
+
+    assert slow() == "more than 5 s on a smaller problem"
+    found["small"] = over | {"status": "done"}
+    assert slow() is None
 
 
 def test_what_other_programs_used_is_told(monkeypatch):

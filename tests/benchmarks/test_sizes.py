@@ -7,7 +7,7 @@ import pytest
 from distributed import Client, LocalCluster
 from typer.testing import CliRunner
 
-from benchmarks import large, papersize, tables, workers
+from benchmarks import large, papersize, race, tables, workers
 from benchmarks.exchange import Cost
 from daniel.cli import app
 from daniel.core import natural, records
@@ -48,6 +48,7 @@ def test_many_codes_and_one_more_run_adds_its_rows(inside, tmp_path, monkeypatch
     steps = {"start": 2.0, "answer": 2.0, "finish": 2.0}
     assert found[1].seconds == {"plain": steps, "sketched": steps}
     assert "at most 2.5 records a code, here 120" in out.read_text("utf-8")
+    assert f"Last run: {race.machine()['processor']}, " in out.read_text("utf-8")
     assert large.others(out, large.Size(48, 110, 3)) == large.rows_of(out.read_text("utf-8"))[6:]
     assert large.others(out, large.Size(50, 110, 3)) == []  # of other codes
 
@@ -84,6 +85,10 @@ def test_the_papers_size(inside, tmp_path, monkeypatch):
     run(papersize, monkeypatch, "--folder", tmp_path / "kept", "--out", out)
     again = json.loads(out.read_text())
     assert again[papersize.RUN_ON] == run_on
+    assert again["machine"]["processor"] == race.machine()["processor"]
+    monkeypatch.setattr(papersize, "fingerprint", lambda *patterns: "of other code")
+    run(papersize, monkeypatch, "--folder", tmp_path / "kept", "--out", out)
+    assert papersize.RUN_ON not in json.loads(out.read_text())
 
 
 def test_workers(monkeypatch, capsys):

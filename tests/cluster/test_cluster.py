@@ -1,10 +1,15 @@
 """Sweeps on a Dask cluster: the local answer, whoever dies, and nothing of the data in a log."""
 
 import gc
+import os
+import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
+from functools import partial
+from pathlib import Path
 from types import SimpleNamespace
 
 import dask.config
@@ -74,6 +79,16 @@ def test_a_fit_is_the_local_fit(parameters, sites, Z, client, calls):
     assert relative(found.theta_, wanted.theta_) < 1e-5
     assert relative(found.embedding_, wanted.embedding_) < 1e-5
     np.testing.assert_allclose(found.loss_curve_, wanted.loss_curve_, rtol=1e-5)
+
+
+def test_a_very_large_fit_goes_by_the_same_stages(Z, client, calls, monkeypatch):
+    monkeypatch.setattr(natural, "LARGE", 1)
+    wanted = fitted(Z)
+    with distributed(client):
+        found = fitted(Z)
+    assert calls.sums > found.solution.n_iter
+    assert relative(found.U, wanted.U) < 1e-5
+    np.testing.assert_allclose(found.solution.curve, wanted.solution.curve, rtol=1e-5)
 
 
 @pytest.mark.parametrize("reached", [True, False], ids=["direct", "through the scheduler"])
@@ -270,6 +285,7 @@ def test_a_worker_that_dies_between_stripes_is_survived(Z, client, kill_one, cal
     """The sum that was begun ahead is lost with it, and made again."""
     monkeypatch.setattr(cluster, "RETURN", 0.0)
     monkeypatch.setattr(ising, "STRIPE", 5)
+    monkeypatch.setattr(ising, "STRIPES", 1)
     U = np.random.default_rng(2).normal(size=(30, 4)) / 4
     G = np.full((30, 30), np.nan)
     order = []
@@ -331,8 +347,11 @@ def scheduler(tmp_path):
     script = tmp_path / "scheduler.py"
     script.write_text(SCHEDULER)
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
-    with subprocess.Popen([sys.executable, script], text=True, **pipes) as process:
-        yield SimpleNamespace(address=process.stdout.readline().strip(), kill=process.kill)
+    env = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}  # it finds the work of tests here
+    with subprocess.Popen([sys.executable, script], text=True, env=env, **pipes) as process:
+        address = process.stdout.readline().strip()
+        yield SimpleNamespace(address=address, kill=process.kill, signal=process.send_signal)
+        process.kill()
 
 
 def closes(client):
@@ -357,6 +376,53 @@ def test_a_scheduler_that_dies_during_local_work(before, Z, scheduler, monkeypat
             sweep(records, coords, U, U, None)
 
 
+def slow(records, shared, item):
+    time.sleep(shared)
+    return item, records.n
+
+
+def slow_and_then(act):
+    """Sums of two seconds; `act` comes in the middle."""
+    threading.Timer(0.7, act).start()
+    return slow, records_from(np.eye(30)), 2.0, [1]
+
+
+@pytest.mark.parametrize("during", [False, True], ids=["between sums", "during a sum"])
+def test_a_scheduler_that_is_frozen(during, Z, scheduler, monkeypatch):
+    """Its connections stay open, and Dask waits for ever: daniel asks for a sign of life."""
+    monkeypatch.setattr(cluster, "PATIENCE", 0.5)
+    with cluster._client(scheduler.address) as client:
+        here = Cluster(client)
+        monkeypatch.setattr(cluster, "CONNECT", 0.5)
+        freeze = partial(scheduler.signal, signal.SIGSTOP)
+        work = slow_and_then(freeze if during else int)
+        if not during:
+            freeze()
+        begin = time.monotonic()
+        with pytest.raises(NetworkError, match=f"at {scheduler.address} no longer answers"):
+            list(here.sums(*work))
+        assert time.monotonic() - begin < 10
+
+
+def test_work_that_merely_takes_long_goes_on(Z, client, monkeypatch):
+    monkeypatch.setattr(cluster, "PATIENCE", 0.1)
+    assert list(Cluster(client, 1).sums(*slow_and_then(int))) == [(1, 30)]
+
+
+def test_a_worker_that_the_scheduler_has_given_up_is_lost(client, monkeypatch):
+    """As one that is frozen: a transfer from there would never end."""
+    here, seen = Cluster(client), iter([{"a", "b"}, {"a", "b"}, {"a"}])
+
+    async def workers():
+        return next(seen)
+
+    monkeypatch.setattr(cluster, "PATIENCE", 0.1)
+    monkeypatch.setattr(here, "_workers", workers)
+    with pytest.raises(ConnectionError) as error:
+        here._call(client.gather, client.submit(time.sleep, 2, pure=False))
+    assert error.type is ConnectionError and next(seen, None) is None
+
+
 @pytest.mark.parametrize(
     ("method", "error"),
     [
@@ -371,7 +437,13 @@ def test_a_client_that_closes_within_a_call(method, error, Z, local, monkeypatch
     with Client(local, set_as_default=False) as client:
         here = Cluster(client)
 
+        async def closing_in_its_loop():
+            await client.close()
+            raise error("of a client that is closed")
+
         def closing(*arguments, **options):
+            if client.asynchronous:
+                return closing_in_its_loop()
             client.close()
             raise error("of a client that is closed")
 
@@ -454,6 +526,12 @@ def test_a_client_that_is_closed(local):
 def test_another_version_on_the_workers(client, monkeypatch):
     monkeypatch.setattr(cluster, "version", lambda name: "0.0.0")
     with pytest.raises(NetworkError, match=r"here it is 0\.0\.0"), distributed(client):
+        pass
+
+
+def test_other_code_of_the_same_version_on_the_workers(client, monkeypatch):
+    monkeypatch.setattr(cluster, "CORE", "12345678")
+    with pytest.raises(NetworkError, match=r"core 12345678"), distributed(client):
         pass
 
 

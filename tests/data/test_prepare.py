@@ -164,6 +164,19 @@ def test_the_folder_is_read_as_it_was_written_or_refused(run, tmp_path):
         read_site(folder)
 
 
+@pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.ENOENT])
+@pytest.mark.parametrize("reader", ["_sha256", "_arrays"])
+def test_a_file_that_the_disk_does_not_give_is_one_sentence(run, monkeypatch, reader, number):
+    folder = run(events()).folder
+
+    def broken(path):
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(sitefolder, reader, broken)
+    with pytest.raises(InputError, match=f"cannot be read .{os.strerror(number)}."):
+        read_site(folder)
+
+
 def test_an_estimator_takes_it_as_it_comes(run):
     from daniel import Daniel
 

@@ -244,6 +244,14 @@ def test_a_message_takes_the_place_of_its_own_kind_only(answered):
     run("start", "north", "--out", "start.daniel")
 
 
+def test_a_very_large_answer_gives_its_place_to_the_next(answered):
+    """Above 23,000 codes a masked one has more than 2 GiB: a file with a hole stands for it."""
+    with Path("south.daniel").open("r+b") as file:
+        file.truncate(3 << 30)
+    run("answer", "south", "start.daniel", "--approve", "A", "--out", "south.daniel")
+    assert Path("south.daniel").stat().st_size < 1 << 20
+
+
 def test_an_open_study_counts_the_hub_without_its_answer(here):
     text = (
         Path("study.toml").read_text().replace("[codes]", "[disclosure]\nrelease = 'open'\n[codes]")

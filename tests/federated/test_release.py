@@ -1,8 +1,10 @@
 """The gate: sizes, clipping, noise, floors, approval and the log."""
 
+import hashlib
 import json
 import stat
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,10 +16,12 @@ from daniel.core import natural
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.records import records_from
 from daniel.errors import DanielError, FormatError, InputError, ReleaseError
+from daniel.federated import ledger as ledger_module
 from daniel.federated import messages, protocol, release
 from daniel.federated.directions import directions, noise_along
 from daniel.federated.keys import make_key, read_key, roster_entry, write_key
 from daniel.federated.ledger import Ledger
+from daniel.federated.sealed import seal
 from daniel.federated.sums import Sums, patient_norms, patients_with, site_sums, symmetric
 from daniel.matrix import CodeMatrix
 from daniel.study import Study
@@ -351,13 +355,73 @@ def test_a_release_whose_file_never_appeared_may_be_made_again(open_, open_excha
     key = open_.keys["south"]
     parcel.send(key, approved_by="Ada", ledger=ledger, out=out)  # killed before the file appeared
     other.send(key, approved_by="Ada", ledger=ledger, out=out)
-    out.write_bytes(b"")
-    with pytest.raises(ReleaseError):
-        parcel.send(key, approved_by="Ada", ledger=ledger, out=out)
-    out.unlink()
     ledger.written(other.manifest, messages.payload(other.arrays), "")
     with pytest.raises(ReleaseError):  # it was written, and has been sent since
         parcel.send(key, approved_by="Ada", ledger=ledger, out=out)
+
+
+@pytest.fixture
+def two_answers(open_, open_exchange, tmp_path):
+    """A function that sends one of two different answers of an occasion; where they would stand."""
+    ledger, out, key = Ledger(tmp_path / "south.log"), tmp_path / "answer.daniel", open_.keys
+    network = {"first": open_, "other": first_rows(open_, "south", 300)}
+
+    def send(name="first", epoch=1):
+        sender, start = network[name].with_study(epoch=epoch), open_exchange[0]
+        parcel = release_of(sender, "south", start if epoch == 1 else sender.start())
+        return parcel.send(key["south"], approved_by="Ada", ledger=ledger, out=out)
+
+    return SimpleNamespace(send=send, out=out, ledger=ledger, hub=open_.study.sites[0])
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_an_older_file_in_its_place_is_not_the_release(two_answers, sealed):
+    """As after a full disk: the answer of an earlier epoch still stands at the usual place."""
+    ledger, out = two_answers.ledger, two_answers.out
+    older = two_answers.send(epoch=7)
+    data = seal(older, two_answers.hub) if sealed else older
+    out.write_bytes(data)
+    m = messages.read(older).manifest
+    ledger.written(m, m.payload, hashlib.sha256(data).hexdigest())
+    two_answers.send("first")  # the disk is full
+    two_answers.send("other")
+    for foreign in (b"", b"a note of somebody", bytes(40)):
+        out.write_bytes(foreign)
+        two_answers.send("first")
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_file_whose_run_was_killed_before_its_line_is_the_release(two_answers, sealed):
+    out, ledger = two_answers.out, two_answers.ledger
+    data = two_answers.send("first")
+    out.write_bytes(seal(data, two_answers.hub) if sealed else data)
+    with pytest.raises(ReleaseError, match="two different answers"):
+        two_answers.send("other")
+    assert [e["event"] for e in ledger.entries()] == ["approved", "written"]
+    out.write_bytes(two_answers.send(epoch=7))  # it takes the place of the first
+    with pytest.raises(ReleaseError, match="two different answers"):
+        two_answers.send("other")
+    two_answers.send("first")
+
+
+def test_a_file_that_is_replaced_was_there(two_answers):
+    """The next epoch takes its place before anybody asks for this one again."""
+    out = two_answers.out
+    out.write_bytes(two_answers.send("first"))
+    out.write_bytes(two_answers.send(epoch=7))
+    with pytest.raises(ReleaseError, match="two different answers"):
+        two_answers.send("other")
+
+
+def test_a_file_that_the_disk_does_not_give_may_be_the_release(two_answers, monkeypatch):
+    two_answers.out.write_bytes(two_answers.send("first"))
+
+    def broken(path):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(ledger_module, "manifest_in", broken)
+    with pytest.raises(ReleaseError, match="two different answers"):
+        two_answers.send("other")
 
 
 def test_a_log_that_moves_with_its_answers_finds_them(open_, open_exchange, tmp_path):
@@ -366,9 +430,9 @@ def test_a_log_that_moves_with_its_answers_finds_them(open_, open_exchange, tmp_
     parcel = release_of(open_, "south", open_exchange[0])
     other = release_of(first_rows(open_, "south", 300), "south", open_exchange[0])
     ledger, key = Ledger(place / "south.log"), open_.keys["south"]
-    parcel.send(key, approved_by="Ada", ledger=ledger, out=place / "sent" / "south.daniel")
+    sent = place / "sent" / "south.daniel"
+    sent.write_bytes(parcel.send(key, approved_by="Ada", ledger=ledger, out=sent))
     assert ledger.entries()[0]["out"] == "sent/south.daniel"
-    (place / "sent" / "south.daniel").write_bytes(b"")
     place.rename(tmp_path / "demo")
     with pytest.raises(ReleaseError, match="two different answers"):
         other.send(key, approved_by="Ada", ledger=Ledger(tmp_path / "demo" / "south.log"))

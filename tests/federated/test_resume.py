@@ -16,6 +16,7 @@ import pytest
 import scipy.sparse as sp
 from safetensors.numpy import save_file
 
+from daniel import fingerprint as fingerprint_module
 from daniel.core import checkpoint, surrogate
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.place import add_up
@@ -26,6 +27,7 @@ from daniel.errors import FormatError, InputError, ReleaseError
 from daniel.federated import folder, messages, protocol, resume
 from daniel.federated.files import check_parent, new_folder
 from daniel.federated.resume import key_of_fit, records_hash
+from daniel.fingerprint import fingerprint
 
 FILES = ("north.daniel", "south.daniel", "east.daniel")
 
@@ -136,21 +138,26 @@ def test_a_state_of_other_code_is_not_gone_on_from(
     every = calls.made
     same(run(), wanted)
     assert calls.made < every  # the same code goes on
-    monkeypatch.setattr(resume, "CORE", "of other code")
+    monkeypatch.setattr(resume, "CODE", "of other code")
     same(run(), wanted)
     assert calls.made == every
 
 
-def test_the_fingerprint_changes_with_the_code_of_the_core(tmp_path, monkeypatch):
-    core = Path(surrogate.__file__).parent
-    own = shutil.copytree(core, tmp_path / "core", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.setattr(resume, "files", lambda package: own)
-    assert resume.fingerprint() == resume.CORE
-    (own / "notes.txt").write_text("not code")
-    assert resume.fingerprint() == resume.CORE
-    with (own / "solve.py").open("a") as file:
+@pytest.mark.parametrize("module", [surrogate, protocol])
+def test_the_fingerprint_changes_with_the_code_of_core_and_exchange(module, tmp_path, monkeypatch):
+    ignore = shutil.ignore_patterns("__pycache__")
+    own = {
+        name: shutil.copytree(Path(package.__file__).parent, tmp_path / name, ignore=ignore)
+        for name, package in (("daniel.core", surrogate), ("daniel.federated", protocol))
+    }
+    monkeypatch.setattr(fingerprint_module, "files", own.__getitem__)
+    assert fingerprint(*own) == resume.CODE
+    changed = own[module.__package__]
+    (changed / "notes.txt").write_text("not code")
+    assert fingerprint(*own) == resume.CODE
+    with (changed / Path(module.__file__).name).open("a") as file:
         file.write("# changed\n")
-    assert resume.fingerprint() != resume.CORE
+    assert fingerprint(*own) != resume.CODE
 
 
 def test_a_fit_with_noise_goes_on_from_no_other(masked):

@@ -146,15 +146,23 @@ def read_site(folder: str | Path) -> CodeMatrix:
     """
     folder = Path(folder)
     info = read_info(folder)
-    for name in (RECORDS, CODES, PATIENTS):
-        path = folder / name
-        if not path.is_file() or _sha256(path) != info["files"].get(name):
-            raise FormatError(f"{path} is missing or damaged: make the folder again.")
     try:
+        for name in (RECORDS, CODES, PATIENTS):
+            path = folder / name
+            if not path.is_file() or _sha256(path) != info["files"].get(name):
+                raise FormatError(f"{path} is missing or damaged: make the folder again.")
         arrays = _arrays(folder / RECORDS)
         codes = pq.read_table(folder / CODES, columns=["code", "absent"])
         patients = pq.read_table(folder / PATIENTS, columns=["number", "pseudonym"])
         return _matrix(arrays, codes, patients)
+    except DanielError:  # some are errors of values too
+        raise
+    except OSError as error:
+        why = os.strerror(error.errno) if error.errno else "the disk may be damaged"
+        raise InputError(
+            f"The records of {folder} cannot be read ({why}): see that the disk is well and that "
+            "this user may read them, and run the command again."
+        ) from None
     except (SafetensorError, pa.ArrowException, KeyError, ValueError):
         raise FormatError(f"{folder} is damaged: make it again with `daniel prepare`.") from None
 

@@ -23,7 +23,7 @@ from daniel.federated import messages, protocol
 from daniel.federated.answers import read_answer
 from daniel.federated.files import check_folder, check_parent, new_folder, read_file, write_file
 from daniel.federated.keys import SiteKey, read_key
-from daniel.federated.ledger import Ledger
+from daniel.federated.ledger import Ledger, manifest_in
 from daniel.federated.messages import Message
 from daniel.federated.release import Parcel
 from daniel.federated.report import Report
@@ -34,7 +34,6 @@ from daniel.modelfile import IN_FOLDER as MODEL
 from daniel.study import Site, Study
 
 REPORT = "report.json"
-LARGEST = 1 << 31  # bytes of a message that a new one may replace
 RECORDS = ("window", "omop")  # parts of a study that make records; codes and maps beside them
 
 
@@ -148,10 +147,10 @@ def _check_free(out: Path, kind: str) -> None:
     check_parent(out)
     if not out.exists():
         return
-    with suppress(DanielError):
-        data = read_file(out, LARGEST)
-        sealed = is_sealed(data) and kind == messages.ANSWER
-        if sealed or messages.read(data).manifest.kind == kind:
+    with suppress(OSError):
+        with out.open("rb") as file:
+            sealed = is_sealed(file.read(HEAD)) and kind == messages.ANSWER
+        if sealed or manifest_in(out).get("kind") == kind:
             return
     raise InputError(f"{out} exists already and is no {kind} of daniel: choose another name.")
 

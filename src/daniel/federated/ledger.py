@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,8 +17,13 @@ from typing import Any
 
 from daniel.data.sitefolder import writing
 from daniel.errors import InputError, ReleaseError
-from daniel.federated.container import canonical
-from daniel.federated.messages import Manifest
+from daniel.federated.container import MAX_HEADER, META, canonical
+from daniel.federated.messages import MANIFEST, Manifest
+from daniel.federated.sealed import MAGIC, is_sealed
+
+# What one release is allowed for.  The study's name, not its hash: an edited study, say with
+# another roster, is no new occasion.
+OCCASION = ("kind", "site", "study_name", "epoch", "round")
 
 
 @dataclass(frozen=True)
@@ -58,6 +64,7 @@ class Ledger:
         never got its name because the run was killed.
         """
         with self._locked():
+            self._catch_up()
             entries = self.entries()
             self._refuse_second(entries, manifest, payload)
             kept = {k: v for k, v in manifest.content().items() if v is not None}
@@ -68,26 +75,60 @@ class Ledger:
     def written(self, manifest: Manifest, payload: str, sha256: str) -> None:
         """Log that the file has its final name."""
         with self._locked():
-            event = {"event": "written", "sha256": sha256, **_occasion(manifest)}
-            self._append({**event, "payload": payload}, self.entries())
+            self._append_written(_occasion(manifest), payload, sha256)
+
+    def _append_written(self, occasion: dict[str, Any], payload: str, sha256: str) -> None:
+        event = {"event": "written", "sha256": sha256, **occasion}
+        self._append({**event, "payload": payload}, self.entries())
+
+    def _catch_up(self) -> None:
+        """Log files whose run was killed between their name and their line.
+
+        Another file may soon take their place, and only the log would know of them.
+        """
+        for e in reversed(_unwritten(self.entries())):
+            with suppress(OSError):
+                if self._holds(e):
+                    occasion = {name: e[name] for name in OCCASION}
+                    self._append_written(occasion, e["payload"], _sha256(self._here / e["out"]))
+
+    def _holds(self, e: dict[str, Any]) -> bool:
+        """Whether the file of an approved line is there, and not merely another in its place.
+
+        A sealed file can be read by the hub alone: it is this one if no line knows it.
+        """
+        path = self._here / e.get("out", "")
+        if not path.is_file():
+            return False
+        with path.open("rb") as file:
+            sealed = is_sealed(file.read(len(MAGIC)))
+        if sealed:
+            return _sha256(path) not in {known.get("sha256") for known in self.entries()}
+        told = manifest_in(path)
+        return all(told.get(name) == e[name] for name in (*OCCASION, "payload"))
 
     def _refuse_second(
         self, entries: list[dict[str, Any]], manifest: Manifest, payload: str
     ) -> None:
-        occasion = _occasion(manifest)
-        same = [e for e in entries if all(e.get(k) == v for k, v in occasion.items())]
-        written = {e["payload"] for e in same if e["event"] == "written"}
-        for e in same:
-            if e["event"] != "approved" or e["payload"] == payload:
+        occasion, unwritten = _occasion(manifest), _unwritten(entries)
+        for e in entries:
+            same = all(e.get(k) == v for k, v in occasion.items())
+            if not same or e["event"] != "approved" or e["payload"] == payload:
                 continue
-            lost = "out" in e and not (self._here / e["out"]).exists()
-            if not lost or e["payload"] in written:
+            if e not in unwritten or not self._lost(e):
                 raise ReleaseError(
                     f"This site has released its answer for {manifest.study_name!r}, epoch "
                     f"{manifest.epoch}, round {manifest.round}, on {e['time']}: two different "
                     "answers could be compared to learn about single patients; send the first one "
                     "again, or let all sites agree on the next epoch."
                 )
+
+    def _lost(self, e: dict[str, Any]) -> bool:
+        """Whether nothing left after a line: a file that the disk does not give may be the one."""
+        try:
+            return "out" in e and not self._holds(e)
+        except OSError:
+            return False
 
     @property
     def _here(self) -> Path:
@@ -133,13 +174,34 @@ class _Lock:
         self.file.close()
 
 
+def manifest_in(path: Path) -> dict[str, Any]:
+    """What the message in a file says of itself; empty where there is none.
+
+    Its header is read alone: the numbers of very many codes are many gigabytes.
+    """
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        text = file.read(length) if length <= MAX_HEADER else b""
+    try:
+        return dict(json.loads(json.loads(text)[META][MANIFEST]))
+    except (KeyError, TypeError, ValueError, RecursionError):
+        return {}
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unwritten(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Approved lines that no line `written` follows for the same numbers."""
+
+    def release(e: dict[str, Any]) -> tuple[Any, ...]:
+        return tuple(e.get(name) for name in (*OCCASION, "payload"))
+
+    written = {release(e) for e in entries if e["event"] == "written"}
+    return [e for e in entries if e["event"] == "approved" and release(e) not in written]
+
+
 def _occasion(manifest: Manifest) -> dict[str, Any]:
-    """What one release is allowed for.  The study's name, not its hash: an edited study, say with
-    another roster, is no new occasion."""
-    return {
-        "kind": manifest.kind,
-        "site": manifest.site,
-        "study_name": manifest.study_name,
-        "epoch": manifest.epoch,
-        "round": manifest.round,
-    }
+    return {name: getattr(manifest, name) for name in OCCASION}

@@ -4,27 +4,18 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from importlib.metadata import version
-from importlib.resources import files
 
 import numpy as np
 
 from daniel.core.records import refuse_cut
 from daniel.federated.messages import Message
 from daniel.federated.sums import patient_numbers
+from daniel.fingerprint import fingerprint
 from daniel.matrix import CodeMatrix
 from daniel.study import Study
 
-
-def fingerprint() -> str:
-    """Eight letters that change with the files of daniel.core; the version stays for long."""
-    digest = hashlib.sha256()
-    for file in sorted(files("daniel.core").iterdir(), key=lambda file: file.name):
-        if file.name.endswith(".py"):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:8]
-
-
-CORE = fingerprint()  # of what is imported: the files may change while a fit runs
+# Of what is imported: the files may change while a fit runs.
+CODE = fingerprint("daniel.core", "daniel.federated")
 
 
 def key_of_finish(
@@ -49,7 +40,7 @@ def key_of_fit(matrices: Mapping[str, CodeMatrix], study: Study, round: int) -> 
 
 def _program() -> str:
     """Its version, and the fingerprint of the code that made the state."""
-    return f"{version('daniel')} {CORE}"
+    return f"{version('daniel')} {CODE}"
 
 
 def records_hash(matrix: CodeMatrix) -> str:
