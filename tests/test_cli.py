@@ -9,7 +9,9 @@ from typer.testing import CliRunner
 
 import daniel
 from daniel.cli import app
+from daniel.demo import OWN, REPORT
 from daniel.errors import InputError
+from daniel.federated.files import check_folder
 
 COMMAND = Path(sys.executable).with_name("daniel")
 
@@ -44,6 +46,12 @@ def test_demo_ends_with_a_comparison_and_a_report(tmp_path):
         "model",
         "cohort",
     }
+    check_folder(out, REPORT, OWN)  # a second demo may replace it
+    (out / "cohort" / "mine.csv").write_text("mine")
+    again = run("demo", "--out", str(out), "--patients", "600", "--codes", "60")
+    assert again.returncode == 2 and "Traceback" not in again.stderr
+    assert "holds cohort/mine.csv, which would be lost" in " ".join(again.stderr.split())
+    assert (out / "cohort" / "mine.csv").is_file() and (out / "model").is_dir()
 
 
 def test_a_wrong_option_gives_one_sentence(tmp_path):

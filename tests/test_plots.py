@@ -26,3 +26,11 @@ def test_numbers_at_risk_stand_below_the_ticks():
     second = {year / 2: "440" for year in range(9)}
     assert told == {(t, 0): n for t, n in first.items()} | {(t, 1): n for t, n in second.items()}
     assert set(first) <= set(below.get_xticks()) and max(below.get_xticks()) <= below.get_xlim()[1]
+
+
+def test_an_outcome_may_have_dollar_signs():
+    curves = pd.DataFrame({"cluster": [1, 1], "time": [0.0, 90.0], "survival": [1.0, 0.5]})
+    curves = curves.assign(lo=0.4, hi=1.0, at_risk=50, events=[0, 25], censored=0)
+    figure = survival_curves(curves, outcome="a $x__y$ b")
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_ylabel() == r"without a \$x__y\$ b"

@@ -179,3 +179,14 @@ def test_wrong_input_is_named():
     full = pd.DataFrame({"code1": ["A:0"], "code2": ["A:1"], "relation": ["r"]})
     with pytest.raises(InputError, match="no negatives can be drawn"):
         negatives(["A:0", "A:1"], full)
+
+
+def test_few_pairs_get_more_random_ones():
+    """10 draws of 4 pairs are 40 random pairs, by whose chance an AUC moved by hundredths."""
+    few = known_pairs().groupby("relation").head(4)
+    i, _ = negatives(CODES, few)["similar"]
+    assert i.shape == (500, 4)
+    i, _ = negatives(CODES, known_pairs())["similar"]
+    assert i.size >= 5000 > i.size - i.shape[1]
+    with pytest.raises(ParameterError, match=r"draws is 2\.5"):
+        negatives(CODES, few, draws=2.5)

@@ -9,8 +9,10 @@ from sklearn.base import clone
 from sklearn.decomposition import PCA
 
 from daniel.errors import InputError, MissingDependencyError, ParameterError
+from daniel.evaluate.phenotype import phenotype
 from daniel.evaluate.relations import cosine_pairs, rank_auc
 from daniel.evaluate.rivals import PPMISVD, RBM, CorrelationSVT, LogisticPCA, Word2Vec
+from daniel.matrix import CodeMatrix
 
 RIVALS = [
     PPMISVD(2),
@@ -111,7 +113,25 @@ def test_correlation_svt_is_corrcoef_and_eigh():
 
 def test_correlation_svt_finds_nothing_in_noise():
     Z = records(5000, 40, 0.3)
-    assert CorrelationSVT(threshold=2.3 * np.sqrt(40 / 5000)).fit(Z).embedding_.shape == (40, 0)
+    E = CorrelationSVT(threshold=2.3 * np.sqrt(40 / 5000)).fit(Z).embedding_
+    assert E.shape == (40, 1) and not E.any()
+
+
+def test_a_rival_that_finds_nothing_guesses():
+    """A column of zeros: classifiers need one, and have nothing to go by."""
+    Z = records(400, 40, 0.3)
+    nothing = CorrelationSVT(threshold=9.0).fit(Z)
+    codes = tuple(f"PheCode:{j}" for j in range(40))
+    found = phenotype(nothing, CodeMatrix(sparse.csr_array(Z), codes), codes[3])
+    assert found.auc() == 0.5
+    assert found.table.set_index("method")["auc"].drop("unsupervised").isna().all()
+
+
+@pytest.mark.parametrize("positive_only", [False, True])
+def test_records_of_one_code_each_have_no_pairs(positive_only):
+    Z = np.eye(60)[np.random.default_rng(0).integers(0, 60, 300)]
+    E = PPMISVD(10, positive_only=positive_only).fit(Z).embedding_
+    assert len(E) == 60 and E.shape[1] >= 1 and not E.any()
 
 
 def test_constant_codes_are_zero_rows():

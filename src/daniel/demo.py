@@ -46,6 +46,26 @@ FEWEST_PATIENTS, FEWEST_CODES = 300, 60
 TARGET = "PheCode:290.1"
 OUTCOME, OUTCOME_NAME = "NURSING_HOME_ADMISSION", "admission to a nursing home"
 REPORT = "report.html"
+OWN = tuple(  # patterns of all paths that the demo writes
+    f"{folder}{name}"
+    for folder, names in {
+        "": f"{REPORT} study.toml codes.tsv start.daniel",
+        **{f"{site}.": "key daniel log" for site in SITES},
+        **{f".{site}.log.": "lock" for site in SITES},
+        **{
+            f"{site}/": "codes.tsv codes.parquet patients.parquet records.safetensors site.json "
+            "study.json summary.txt"
+            for site in SITES
+        },
+        "model/": "codes.tsv embedding.parquet embedding.tsv model.safetensors report.json "
+        "report.md",
+        "cohort/": "cohort.json",
+        "cohort/truth/": "codes.tsv embedding.safetensors pairs.tsv patients.parquet",
+        "cohort/hospital-[12]/data/": "[0-9]*.parquet",
+        "cohort/hospital-[12]/metadata/": "codes.parquet dataset.json",
+    }.items()
+    for name in names.split()
+)
 
 
 @dataclass(frozen=True)
@@ -103,7 +123,7 @@ def run(
         )
     console = console or Console(highlight=False)
     console.print(_title())
-    with new_folder(out, REPORT) as part:
+    with new_folder(out, REPORT, OWN) as part:
         place = Place(part)
         with _step(console, "drawing two hospitals"):
             _draw(place, patients, codes, seed)

@@ -134,7 +134,7 @@ def survival_curves(
         axes, below = figure.subplots(2, 1, sharex=True, height_ratios=heights)
         for place, (cluster, table) in enumerate(groups):
             _survival(axes, place, cluster, table)
-        axes.set(ylim=(0, 1.02), xlim=(0, None), ylabel=f"without {outcome}")
+        axes.set(ylim=(0, 1.02), xlim=(0, None), ylabel=f"without {outcome}".replace("$", r"\$"))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.0%}"))
         axes.legend(frameon=False, loc="lower left", fontsize=8)
         if p_value is not None:

@@ -263,11 +263,10 @@ def many_chunks(monkeypatch):
 
 
 def small_blocks(monkeypatch):
-    """Blocks of at most 16 rows on 3 threads, stripes of 5 codes, flushed after every 2 blocks."""
+    """Blocks of at most 16 rows on 3 threads, stripes of 5 codes."""
     monkeypatch.setattr(ising, "BLOCK_BYTES", 1)
     many_chunks(monkeypatch)
     monkeypatch.setattr(ising, "STRIPE", 5)
-    monkeypatch.setattr(ising, "FLUSH", 2)
     monkeypatch.setattr(ising, "n_threads", lambda: 3)
 
 

@@ -110,7 +110,10 @@ def test_wrong_requests_are_named():
         for p, w in zip(matrix.patients, matrix.windows, strict=True)
     ]
     with pytest.raises(InputError, match="No patient has records for and against"):
-        Cases().choose(replace(matrix, Z=sp.csr_array(last)), TARGET)
+        Cases("onset").choose(replace(matrix, Z=sp.csr_array(last)), TARGET)
+    instead = Cases().choose(replace(matrix, Z=sp.csr_array(last)), TARGET)
+    assert instead.rule == "code"
+    assert np.array_equal(instead.positive, last[instead.rows, 0] > 0)
     with pytest.raises(ParameterError, match="rule is 'first'"):
         Cases("first").choose(matrix, TARGET)
     with pytest.raises(ParameterError, match="per_patient is 0"):

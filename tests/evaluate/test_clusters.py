@@ -12,7 +12,14 @@ from daniel.data.outcomes import first_records
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate import clusters
-from daniel.evaluate.clusters import _share, _sizes, _top_codes, cluster_patients, records_for
+from daniel.evaluate.clusters import (
+    _medians,
+    _share,
+    _sizes,
+    _top_codes,
+    cluster_patients,
+    records_for,
+)
 from daniel.evaluate.survival import kaplan_meier, logrank, median_on_lines, released
 from daniel.matrix import CodeMatrix
 
@@ -229,6 +236,10 @@ def test_a_model_may_have_dropped_codes(cohort):
         ({"target": "PheCode:9"}, InputError, "no code 'PheCode:9'"),
         ({"k": 1}, ParameterError, "k is 1"),
         ({"k": 50}, ParameterError, "k is 50"),
+        ({"k": 2.0}, ParameterError, "k is 2.0: expected a whole number"),
+        ({"k": True}, ParameterError, "k is True"),
+        ({"floor": 0}, ParameterError, "floor is 0: expected a whole number"),
+        ({"floor": 5.5}, ParameterError, "floor is 5.5"),
         ({"survival": lambda t: t.assign(event=0)}, InputError, "Nobody with the target"),
         ({"survival": lambda t: t.assign(patient=t["patient"] + 10**7)}, InputError, "pseudonyms"),
         ({"survival": lambda t: t.head(15)}, InputError, "Fewer than 22"),
@@ -300,3 +311,33 @@ def test_shares_of_three_clusters_do_not_tell_a_small_number():
     labels = np.repeat([1, 2, 3], 60)
     found = _top_codes(sp.csr_array(Z), labels, ("few", "many"), 11)
     assert set(found["code"]) == {"many"}
+
+
+def test_a_small_cluster_leaves_the_codes_of_the_others():
+    """Of 15 patients few have a code, or few lack it: no code of any cluster was told."""
+    Z = np.zeros((135, 2))
+    Z[:40, 0] = Z[60:80, 0] = Z[120:128, 0] = 1
+    Z[:15, 1] = Z[60:100, 1] = Z[120:130, 1] = 1
+    labels = np.repeat([1, 2, 3], [60, 60, 15])
+    found = _top_codes(sp.csr_array(Z), labels, ("one", "two"), 11)
+    pd.testing.assert_frame_equal(
+        found, _top_codes(sp.csr_array(Z[:120]), labels[:120], ("one", "two"), 11)
+    )
+    assert set(found["cluster"]) == {1, 2} and set(found["code"]) == {"one", "two"}
+    alone = _top_codes(sp.csr_array(Z[45:]), labels[45:] % 3, ("one", "two"), 11)
+    assert alone.empty and list(alone.columns) == list(found.columns)
+
+
+def test_a_median_is_said_not_to_be_reached_only_where_nothing_is_hidden():
+    """A curve that ends early for want of eleven outcomes does not say so."""
+
+    def medians(events, later):
+        time = np.repeat([100.0, 500.0, 900.0], [events, later, 100 - events - later])
+        event = np.repeat([1, 1, 0], [events, later, 100 - events - later])
+        curve = released(kaplan_meier(time, event))
+        total = _sizes(np.ones(100, int), event, {1: curve}, 11)["events"].item()
+        return _medians(curve, total)
+
+    assert np.isinf(medians(30, 0)).all()
+    assert np.isnan(medians(30, 5)).all()
+    assert medians(60, 5)[0] == 114

@@ -113,6 +113,13 @@ def test_relations_are_those_of_relation_auc(matrix, pairs, model):
     assert found["setting"] == ""
 
 
+def test_random_pairs_are_those_of_relation_auc_unless_said_otherwise(pairs):
+    """A report has both: the same method had two AUCs of one relation."""
+    weak = np.random.default_rng(1).standard_normal((len(CODES), 3))
+    found = relation_rows(Entry("weak", SimpleNamespace(embedding_=weak)), CODES, pairs)
+    assert found["auc"].tolist() == relation_auc(weak, CODES, pairs)["auc"].tolist()
+
+
 def test_couplings_of_a_rival_are_scored_too(pairs):
     """Vectors that say nothing and couplings that say all: only the latter find the pairs."""
     blind = SimpleNamespace(
@@ -197,3 +204,15 @@ def test_sites_alone_see_their_own_records(matrix):
     assert list(found) == ["north", "south"]  # largest first
     own = PPMISVD(3).fit(CodeMatrix(matrix.Z[:200], CODES))
     np.testing.assert_allclose(found["south"].embedding_, own.embedding_)
+
+
+def test_a_relation_named_as_a_column_of_phenotyping_stays_apart(matrix, pairs, model):
+    named = pairs.assign(relation="tree")
+    options = {"target": "A:0", "folds": 3}
+    found = comparison([Entry("Daniel", model)], matrix, named, **options)
+    plain = comparison([Entry("Daniel", model)], matrix, pairs, **options)
+    wide, apart = found.wide().loc["Daniel"], plain.wide().loc["Daniel"]
+    assert list(wide.index) == ["tree (relation)", "unsupervised", "tree (target)", "logistic"]
+    assert wide["tree (relation)"] == apart["similar"]
+    assert wide["tree (target)"] == apart["tree"] != apart["similar"]
+    assert found.markdown("Daniel").count("tree (relation)") == 1

@@ -108,3 +108,24 @@ def test_bad_input_is_one_sentence(model, tmp_path):
     with pytest.raises(InputError, match="differ only by blanks"):
         export_embedding(twins, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_with_anything_else_is_not_replaced(model, tmp_path, monkeypatch):
+    """metadata.tsv is a common name: it took a whole folder with it."""
+    out = tmp_path / "out"
+    (out / "thesis").mkdir(parents=True)
+    (out / "metadata.tsv").write_text("mine")
+    for name in ("thesis/chapter.txt", "notes.txt"):
+        (out / name).write_text("mine")
+        with pytest.raises(InputError, match=r"out holds (notes.txt|thesis), which would be lost"):
+            export_embedding(model, out)
+        assert (out / name).read_text() == (out / "metadata.tsv").read_text() == "mine"
+    export_embedding(model, tmp_path / "own")
+    export_embedding(model, tmp_path / "own", formats=["parquet"])
+    monkeypatch.chdir(tmp_path / "own")
+    for current in (".", tmp_path / "own", tmp_path / "own" / "..", ".."):
+        with pytest.raises(InputError):
+            export_embedding(model, current)
+    with pytest.raises(InputError, match="is the current folder or holds it"):
+        export_embedding(model, ".")
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["out", "own"]

@@ -258,6 +258,9 @@ def test_wrong_umls_input_is_named(umls, tmp_path):
         umls_pairs(["RxNorm:11"], tmp_path / "none.RRF", mrconso)
     with pytest.raises(FormatError, match="16 fields"):
         umls_pairs(["RxNorm:11"], mrconso, mrconso)
+    mrconso.write_text("\n\n")
+    with pytest.raises(FormatError, match="18 fields"):
+        umls_pairs(["RxNorm:11"], mrrel, mrconso)
 
 
 @pytest.mark.skipif(not problems.available(), reason="the data folder is not there")

@@ -205,6 +205,43 @@ def test_what_others_see_is_close_to_the_exact_curve(n, far, seed):
         assert median_on_lines(seen)[0] == pytest.approx(median_time(exact)[0], rel=0.1)
 
 
+def bunched(seed, n, kind):
+    """Outcomes, and leaving, of which either comes in bunches."""
+    rng = np.random.default_rng(seed)
+    time = np.ceil(rng.exponential(1000, n))
+    last = {
+        "one year or three": np.where(np.arange(n) % 2, 1095, 365),
+        "most one year": np.where(np.arange(n) % 5, 365, 1095),
+        "whole years": 365 * rng.integers(1, 4, n) - rng.integers(0, 30, n),
+        "late outcomes": np.full(n, 1500),
+    }[kind]
+    if kind == "late outcomes":
+        time = 700 + np.ceil(rng.exponential(400, n))
+    return np.minimum(time, last).astype(float), (time <= last).astype(int)
+
+
+@pytest.mark.parametrize("n", [1000, 3000])
+@pytest.mark.parametrize(
+    "kind", ["one year or three", "most one year", "whole years", "late outcomes"]
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_many_who_leave_at_once_do_not_bend_the_curve(seed, kind, n):
+    """They were spread over all the time since such were counted, up to .17 off."""
+    exact = kaplan_meier(*bunched(seed, n, kind))
+    seen = released(exact)
+    assert gap(exact, seen) < 0.03
+    assert median_on_lines(seen)[0] == pytest.approx(median_time(exact)[0], rel=0.05)
+
+
+def test_a_curve_keeps_high_until_a_step_before_outcomes_come():
+    """400 of 1,000 at a check-up after a year: the line ran down from the first day."""
+    time = np.repeat([370.0, 800.0], [400, 600])
+    seen = released(kaplan_meier(time, time == 370)).set_index("time")
+    assert seen.index.tolist() == [0, 360, 390]
+    assert seen["survival"].tolist() == [1, 0.99, 0.6]
+    assert seen["events"].tolist() == [0, 0, 400] and seen["at_risk"].tolist() == [1000, 1000, 600]
+
+
 def test_nothing_follows_from_all_that_is_told():
     """Of every history of few patients: those that look alike differ in each small number.
 
@@ -284,6 +321,7 @@ def test_small_numbers_are_guarded():
         ({"time": [1.0, 0.0]}, "not above 0"),
         ({"time": [1.0, float("nan")]}, "missing"),
         ({"time": ["1", "x"]}, "missing"),
+        ({"time": [1.0, 3e15]}, "above 150 years"),
         ({"event": [0, 2]}, "0 .last seen. and 1"),
         ({"patient": [7, 7]}, "twice"),
         ({"patient": None}, "lacks patient"),
@@ -298,6 +336,11 @@ def test_wrong_tables_are_refused_without_a_patient(change, says):
     with pytest.raises(InputError, match=says) as error:
         check_survival(table)
     assert "7" not in str(error.value)
+
+
+def test_times_of_another_unit_do_not_fill_the_memory():
+    with pytest.raises(InputError, match="above 150 years"):
+        released(kaplan_meier([1e15, 2e15], [1, 1]))
 
 
 def test_nothing_to_compare_is_said():

@@ -17,6 +17,9 @@ from daniel.cli import app
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
 from daniel.errors import InputError, ParameterError
+from daniel.evaluate.cases import Cases
+from daniel.evaluate.compare import FEDERATED, Entry
+from daniel.evaluate.phenotype import phenotype
 from daniel.evaluate.relations import relation_auc
 from daniel.federated import folder
 from daniel.matrix import CodeMatrix
@@ -137,9 +140,8 @@ def test_a_comparison_has_sites_alone_and_rivals(study):
         "PPMI-SVD, pooled",
         "correlations, pooled",
     ]
-    assert table.frame.loc["Daniel, federated"].item() == pytest.approx(
-        parts.sections[0].tables[0].frame["AUC"].iloc[0], abs=0.01
-    )
+    relations = parts.sections[0].tables[0].frame  # the same random pairs in both
+    assert table.frame.loc["Daniel, federated"].item() == relations["AUC"].iloc[0]
     north = folder.read_model(root / "model")
     alone = relation_auc(
         clone(north).fit(align_columns(root / "north", parts.codes)).embedding_,
@@ -149,6 +151,64 @@ def test_a_comparison_has_sites_alone_and_rivals(study):
     assert table.frame.loc["Daniel, north alone"].item() == pytest.approx(alone, abs=1e-6)
     text = parts.sections[-1].text
     assert "Daniel, federated is first in" in text
+
+
+def test_a_comparison_has_the_folds_of_phenotyping(study, monkeypatch):
+    """North has few cases, so folds are few; those of all sites together would be ten."""
+    monkeypatch.setattr("daniel.report.assemble.phenotype", phenotype)
+    monkeypatch.setattr(
+        "daniel.report.assemble.usual_entries", lambda model, *_: [Entry(FEDERATED, model)]
+    )
+    root, real = study.root, Cases.choose
+
+    def some(self, matrix, target, **options):
+        """Cases of 25 patients of the north, whose 260 are numbered first, and of all others."""
+        chosen = real(self, matrix, target, **options)
+        patients = np.asarray(matrix.patients)[chosen.rows]
+        few = np.unique(patients[patients < 260])[:25]
+        kept = np.isin(patients, few) | (patients >= 260)
+        return replace(chosen, rows=chosen.rows[kept], positive=chosen.positive[kept])
+
+    monkeypatch.setattr(Cases, "choose", some)
+    sites = [root / "north", root / "south"]
+    parts = assemble(root / "model", sites, target=TARGET, choices=Choices(compare=True))
+    told = parts.sections[0].tables[0].frame["AUC"].astype(float)
+    compared = parts.sections[-1].tables[0].frame.loc[FEDERATED].astype(float).round(3)
+    assert compared["tree"] == told["decision tree on patient vectors"]
+    assert compared["logistic"] == told["logistic regression on patient vectors"]
+
+
+def one_window_each(events):
+    """Each patient has one record."""
+    return events[events["date"] == "2020-03-01"]
+
+
+def few_before(events):
+    """Five patients may have the target later than in the first window, the others have not."""
+    later = (events["patient"] >= 5) & (events["code"] == TARGET) & (events["date"] > "2019-03")
+    return events[~later]
+
+
+@pytest.mark.parametrize("kept", [one_window_each, few_before])
+def test_a_target_without_records_before_and_after_still_has_a_report(study, tmp_path, kept):
+    root, sites, outcomes = study.root, [], []
+    for name in ("north", "south"):
+        kept(study.events[name]).to_csv(tmp_path / f"{name}.csv", index=False)
+        prepare(str(tmp_path / f"{name}.csv"), study.study, name, tmp_path / name)
+        sites.append(tmp_path / name)
+        outcomes.append(root / f"{name}-outcome.csv")
+    parts = assemble(
+        root / "model",
+        sites,
+        target=TARGET,
+        outcome=Outcome(outcomes),
+        choices=Choices(compare=True, clusters=2),
+    )
+    titles = [section.title.partition(":")[0] for section in parts.sections]
+    assert titles == ["Phenotyping", "Clusters", "Knowledge graph", "Comparison"]
+    text = parts.sections[0].text
+    assert "Too few patients have records before and after the first with the target" in text
+    assert "earliest" not in text
 
 
 def test_a_comparison_at_one_site_calls_nothing_pooled(study):

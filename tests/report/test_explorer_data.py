@@ -137,6 +137,13 @@ def test_a_code_without_a_vector_has_a_place(parts):
     assert (nearest(replace(parts, embedding=E), 3).cosine[5] == 0).all()
 
 
+@pytest.mark.parametrize("columns", [0, 1])
+def test_a_model_that_found_nothing_has_a_map(columns):
+    """Of weak records the rank is 0: the report ended in a traceback."""
+    position = map_coordinates(np.zeros((40, columns)))
+    assert position.shape == (40, 2) and np.isfinite(position).all()
+
+
 def test_prevalences_are_rounded_and_stop_at_the_floor():
     report = make_report(records=10_000, floor=11)
     share = np.array([1e-6, 0.00109, 0.0011, 0.012345, 0.5678, 0.9999])

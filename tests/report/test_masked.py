@@ -61,7 +61,7 @@ def test_kin_of_the_target_are_hidden_and_named(masked, records):
         masked.root / "model", masked.sites, target=TARGET, choices=Choices(compare=True)
     )
     section, *_, comparison = parts.sections
-    assert section.tables[0].frame["AUC"].iloc[0] == pytest.approx(aucs[1], abs=1e-6)
+    assert section.tables[0].frame["AUC"].iloc[0] == round(aucs[1], 3)
     told = comparison.tables[0].frame.loc["Daniel, federated", "unsupervised"]
     assert told == pytest.approx(aucs[1], abs=1e-6)
     assert f"which would tell it: {KIN[0]} and {KIN[1]}." in section.text

@@ -4,6 +4,8 @@ import base64
 import hashlib
 import json
 import re
+import shutil
+import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
@@ -16,7 +18,7 @@ from daniel.errors import InputError
 from daniel.federated.report import Contribution
 from daniel.report import Figure, Section, Table, build_report
 from daniel.report.explorer import NEIGHBOURS, Nearest, blocks
-from daniel.report.page import figure, render, shown, table
+from daniel.report.page import _source, figure, render, shown, table
 
 pytestmark = pytest.mark.usefixtures("quick_map")
 
@@ -241,3 +243,34 @@ def test_without_descriptions_prevalence_or_couplings(tmp_path):
     parts = replace(make_parts(), descriptions={}, prevalence=None, couplings=None, sections=())
     text = build_report(parts, tmp_path / "bare.html").read_text("utf-8")
     assert 'id="data-theta"' not in text and 'id="data-prevalence"' not in text
+
+
+def test_the_hubs_own_records_contribute():
+    report = make_report()
+    own = [replace(site, state="own records") for site in report.sites[:1]]
+    missing = [replace(site, state="missing") for site in report.sites[1:2]]
+    sites = (*own, *missing, *report.sites[2:])
+    text = render(make_parts(report=replace(report, sites=sites)), [])
+    assert "<dt>sites that contributed</dt><dd>2 of 3</dd>" in text
+    assert "records of 2 sites" in text
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="node is not installed")
+@pytest.mark.parametrize(
+    ("share", "least", "shown"),
+    [
+        (0.90833336, 0.0916667, "> 90 %"),
+        (0.0916667, 0.0916667, "< 9.2 %"),
+        (0.91, 0.01, "91 %"),
+        (float(np.float32(1 - 11 / 906530)), 11 / 906530, "> 99 %"),
+        (1, 0, "100 %"),
+        (0.0123, 0.001, "1.2 %"),
+    ],
+)
+def test_nearly_all_records_is_a_bound(share, least, shown):
+    """A code that all records have was told as 91 % of them, as if that were known."""
+    source = _source("data.js")
+    source = source[source.index("function percent") : source.index("function prevalence")]
+    script = f"{source}\nconsole.log(percent({share}, {least} * 1.0000001))"
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == shown

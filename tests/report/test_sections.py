@@ -12,6 +12,7 @@ from rich.console import Console
 
 from daniel import demo
 from daniel.evaluate.clusters import Clusters
+from daniel.evaluate.compare import FEDERATED, Comparison
 from daniel.evaluate.phenotype import Phenotyping
 from daniel.evaluate.relations import relation_auc
 from daniel.report import page
@@ -20,7 +21,9 @@ from daniel.report.parts import Section, Table
 from daniel.report.records import Outcome
 from daniel.report.sections import (
     COMPARISON,
+    FALLBACK,
     clusters_section,
+    comparison_section,
     graph_section,
     phenotype_section,
     relations_section,
@@ -196,6 +199,65 @@ def test_a_classifier_that_learned_nothing_is_a_dash():
     assert '<td class="number">–</td><td class="number">–</td>' in page.table(table)
 
 
+def test_a_figure_has_no_more_digits_than_its_table():
+    """From six of them the number of cases followed, which tables tell in tens."""
+    exact, rounded = phenotyping(), phenotyping()
+    exact.table[["auc", "lo", "hi"]] += 0.000417
+    one, two = (phenotype_section(found, WORDS, "north") for found in (exact, rounded))
+    assert one.figures == two.figures
+    pd.testing.assert_frame_equal(one.tables[0].frame, two.tables[0].frame)
+    exact, rounded = relation_table(0.000417), relation_table()
+    assert relations_section(exact).figures == relations_section(rounded).figures
+
+
+def test_few_cases_have_two_digits():
+    """Three digits of several AUCs of 20 to 29 cases leave one number of them."""
+    found, rounded = (phenotyping(("north", "south")) for _ in range(2))
+    south = found.table["site_test"] == "south"
+    for table in (found.table, rounded.table):
+        table.loc[south, "n_neg"] = 25
+    found.table.loc[south, "auc"] += 0.0042
+    one, two = (phenotype_section(f, WORDS) for f in (found, rounded))
+    grid = one.tables[1].frame
+    pd.testing.assert_frame_equal(grid, two.tables[1].frame)
+    assert grid["south"].tolist() == ["0.86", "0.86", "0.86", "0.83"]
+    assert grid["north"].tolist() == [0.86, 0.86, 0.86, 0.83]
+    found.table["n_pos"], rounded.table["n_pos"] = 29, 29
+    found.table[["auc", "lo", "hi"]] += 0.0007
+    one, two = (phenotype_section(f, WORDS) for f in (found, rounded))
+    assert one.figures == two.figures
+    assert one.tables[0].frame["AUC"].tolist() == ["0.83", "0.86", "0.88"]
+    assert one.tables[0].frame["95 % interval"].tolist()[0] == "0.81 to 0.85"
+    assert "of fewer than 30 an AUC has two digits" in one.tables[0].meaning
+    assert "two digits" not in phenotype_section(phenotyping(), WORDS).tables[0].meaning
+
+
+def test_few_cases_have_two_digits_in_the_comparison_too():
+    columns = ["method", "kind", "column", "auc"]
+    rows = [
+        (FEDERATED, "relation", "similar", 0.8004),
+        (FEDERATED, "target", "tree", 0.8351),
+        ("rival", "relation", "similar", 0.8214),
+        ("rival", "target", "tree", 0.8764),
+        ("idle", "relation", "similar", 0.5),
+        ("idle", "target", "tree", np.nan),
+    ]
+    table = pd.DataFrame(rows, columns=columns).assign(setting="", n=25, lo=0.1, hi=0.9)
+    section = comparison_section(Comparison(table), ["north"], True)
+    frame = section.tables[0].frame
+    assert frame["tree"].tolist() == ["0.84", "0.88", "–"]
+    assert frame["similar"].tolist() == [0.8004, 0.8214, 0.5]
+    assert "similar (0.800, 0.021 behind rival), tree (0.84, 0.04 behind rival)" in section.text
+    assert "0.84 |" in Comparison(table).markdown()
+
+
+def test_a_rule_that_stands_in_for_onset_says_so():
+    section = phenotype_section(phenotyping(rule=FALLBACK), WORDS)
+    assert "Too few patients have records before and after the first with the target" in (
+        section.text
+    )
+
+
 def test_clusters():
     section = clusters_section(clusters(), WORDS, outcome="admission")
     sizes, codes = (table.frame for table in section.tables)
@@ -235,15 +297,23 @@ def test_without_curves_and_codes_there_is_no_figure_and_no_empty_table():
 def test_bounds_are_explained():
     meaning = clusters_section(clusters(), WORDS).tables[0].meaning
     assert "<, > and ≥ stand where the number itself would tell of fewer than 11" in meaning
+    assert "“not shown” means that the curve ends before" in meaning
 
 
 def test_of_three_clusters_each_has_its_own_codes():
     found = clusters()
     medians = pd.concat([found.medians, found.medians.tail(1).assign(cluster=3)])
-    section = clusters_section(replace(found, medians=medians, without_outcome=0), WORDS)
+    found.sizes.loc[2, "patients"] = 22
+    found = replace(found, medians=medians, without_outcome=0)
+    section = clusters_section(found, WORDS)
     codes = section.tables[1].frame
+    assert "Left out" not in section.tables[1].meaning
     assert codes.index.tolist() == [1, 2] and codes["in the others"].tolist() == ["10 %", "50 %"]
     assert "no time to the outcome" not in section.text
+    found.sizes.loc[2, "patients"] = 21
+    codes = clusters_section(found, WORDS).tables[1]
+    assert codes.frame.columns.tolist() == ["in cluster 1", "in cluster 2"]
+    assert codes.meaning.endswith(" Left out, as too small: cluster 3.")
 
 
 def test_shares_of_few_patients_are_bounds_in_words_and_on_the_right():

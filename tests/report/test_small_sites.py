@@ -109,7 +109,7 @@ def test_a_graph_for_other_tools_leaves_it_out_too(study, tmp_path):
 
 def test_sites_that_are_all_small_are_one_sentence(study, tmp_path):
     folder, _ = south(study, tmp_path, few_with_the_target)
-    with pytest.raises(InputError, match=rf"No site has 11 patients with {TARGET}, and records"):
+    with pytest.raises(InputError, match=f"No site has 11 patients with {TARGET}, and 11 with"):
         assemble(study.root / "model", [folder], target=TARGET)
     folder, outcome = south(study, tmp_path / "more", nobody_left_out, slice(8))
     with pytest.raises(InputError, match=f"No site has 11 patients with {TARGET} and a survival"):

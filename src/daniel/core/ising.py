@@ -25,7 +25,6 @@ from daniel.core.threads import n_threads, run_parts
 BLOCK_BYTES = 16 << 20  # logits of one block; two or three blocks fit in a shared cache
 STRIPE = 1024  # codes of one stripe of a (p, p) derivative, at most
 STRIPES = 4  # their number is a multiple of it, to share among threads
-FLUSH = 16  # blocks added up in the working precision before they go to float64
 
 T = TypeVar("T")
 
@@ -282,8 +281,7 @@ def _stripe_sums(records: Records, c: _Columns, stripe: slice) -> tuple:
     dtype, logits = own.dtype, c.logits(stripe)
     site_of = site_rows(records, intercept)
     loss, columns, ZR = 0.0, np.zeros(intercept.shape), np.zeros((records.p, own.size))
-    part = np.zeros(ZR.shape, dtype=dtype)
-    for number, s in enumerate(_row_blocks(slice(0, records.n), own.size, dtype.itemsize)):
+    for s in _blocks_of(records.chunks, own.size, dtype.itemsize):
         block = Block(records, s, dtype)
         M = logits(block)
         column, own_sum = np.zeros(intercept.shape, dtype), np.zeros(own.size, dtype)
@@ -292,10 +290,7 @@ def _stripe_sums(records: Records, c: _Columns, stripe: slice) -> tuple:
             *(block.indptr, block.indices, own, column, own_sum),
         )
         columns += column
-        block.add_transpose_times(M, part)
-        if number % FLUSH == FLUSH - 1 or s.stop == records.n:
-            ZR += part
-            part[:] = 0
+        block.add_transpose_times(M, ZR)
     return loss, ZR, columns
 
 

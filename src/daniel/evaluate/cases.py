@@ -40,7 +40,8 @@ class Cases:
         the first one with it, are negatives, and as many records after that one, drawn at random,
         are positives.  "code": records with the target against records without.  "labels": records
         labelled yes against records labelled no.  "auto": labels where they are given, else onset
-        where the records have patients and windows, else code.
+        where the records have patients and windows and some patient records before and after, else
+        code.
     per_patient
         Rule onset: at most so many records of each kind from a patient.  The paper's numbers of
         records are below its numbers of patients, hence 1.
@@ -73,9 +74,12 @@ class Cases:
         present = has_code(matrix, target)
         rule = self._rule(matrix, labels)
         told = _read_labels(labels, len(present)) if rule == "labels" else present
+        rows, positive = np.array([], dtype=int), np.array([], dtype=bool)
         if rule == "onset":
             rows, positive = self._onset(matrix, present, rng)
-        else:
+            if self.rule == "auto" and not rows.size:
+                rule = "code"
+        if rule != "onset":
             rows, positive = self._by_label(told, rng)
         if positive.all() or not positive.any():
             raise InputError(

@@ -19,6 +19,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
 from threadpoolctl import threadpool_limits
 
+from daniel.checks import is_whole, shown
 from daniel.data.outcomes import first_records
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
@@ -37,6 +38,7 @@ from daniel.matrix import CodeMatrix, listed
 MOST_CLUSTERS = 8
 ALL_ALIKE = "All these patients have the same vector: there are no groups to find."
 TOP_CODES = 10
+APART = ["cluster", "code", "inside", "inside_is", "outside", "outside_is", "difference"]
 RESTARTS = 10
 LONGEST = 0.95  # quantile of the lengths to which longer embeddings are shortened
 SILHOUETTE_PATIENTS = 4_000  # its cost is their square
@@ -48,10 +50,12 @@ class Clusters:
 
     sizes      cluster, patients, events
     curves     cluster, time, survival, lo, hi, at_risk, events, censored (`survival.released`)
-    medians    cluster, median, lo, hi in days; infinite: not reached
+    medians    cluster, median, lo, hi in days, where the curve comes down to 1/2; else infinite if
+               it has all outcomes, and missing if others may have come after its end
     top_codes  cluster, code, inside, inside_is, outside, outside_is, difference: shares of patients
                with the code, and whether a share is told ("=") or at most ("≤") or at least ("≥")
-               so large, since few have the code or lack it
+               so large, since few have the code or lack it; a small one of more than two clusters
+               is left out of all of them (`too_small`)
     silhouette k, silhouette, enough (every cluster has `floor` patients); empty if k was given
     chi2, p_value: of the log-rank test among the clusters in `sizes` that have `floor` patients;
     a smaller one is in no other table, nor in the test.
@@ -96,6 +100,9 @@ def cluster_patients(
     without : further codes to leave out of the records, such as the outcome's own, however they
         are spelled.
     """
+    _check_whole("floor", floor, 1)
+    if k is not None:
+        _check_whole("k", k, 2)
     follow_up = check_survival(survival).set_index("patient")
     known = records_for(model, matrix)
     patients, rows = first_records(known, target)
@@ -123,16 +130,18 @@ def cluster_patients(
     curves = {
         c: released(kaplan_meier(time[labels == c], event[labels == c]), floor=floor) for c in large
     }
+    sizes = _sizes(labels, event, curves, floor)
+    total = sizes.set_index("cluster")["events"]
     return Clusters(
         target=target,
         k=int(labels.max()),
         floor=floor,
-        sizes=_sizes(labels, event, curves, floor),
+        sizes=sizes,
         curves=pd.concat([t.assign(cluster=c) for c, t in curves.items()], ignore_index=True)[
             ["cluster", "time", "survival", "lo", "hi", "at_risk", "events", "censored"]
         ],
         medians=pd.DataFrame(
-            [(c, *median_on_lines(t)) for c, t in curves.items()],
+            [(c, *_medians(t, total[c])) for c, t in curves.items()],
             columns=["cluster", "median", "lo", "hi"],
         ),
         top_codes=_top_codes(Z[tested], labels[tested], known.codes, floor),
@@ -161,6 +170,11 @@ def records_for(model: Daniel, matrix: CodeMatrix) -> CodeMatrix:
     return CodeMatrix(
         sp.csr_array(matrix.Z[:, columns]), tuple(names), matrix.patients, matrix.windows, absent
     )
+
+
+def _check_whole(name: str, value: int, least: int) -> None:
+    if not is_whole(value) or value < least:
+        raise ParameterError(f"{name} is {shown(value)}: expected a whole number >= {least}.")
 
 
 def _check_patients(n: int, floor: int) -> None:
@@ -196,7 +210,7 @@ def _group(
 ) -> tuple[np.ndarray, pd.DataFrame]:
     """Cluster of each patient, and the silhouettes if they decided."""
     if k is not None:
-        if k < 2 or k * floor > len(Y):
+        if k * floor > len(Y):
             raise ParameterError(f"k is {k}: expected 2 or more, with {floor} patients for each.")
         return _k_means(Y, k, random_state), pd.DataFrame(
             columns=["k", "silhouette", "enough"]
@@ -266,6 +280,25 @@ def _sizes(
     return pd.DataFrame(rows, columns=["cluster", "patients", "events"])
 
 
+def _medians(curve: pd.DataFrame, total: int | str) -> np.ndarray:
+    """median, lo, hi of a released curve; total: its cluster's outcomes, as they are told.
+
+    A curve that ends above 1/2 says that the median is not reached only if no outcome is missing in
+    it, for which the told numbers alone are asked.
+    """
+    found = np.array(median_on_lines(curve))
+    return found if total == curve["events"].sum() else np.where(np.isinf(found), np.nan, found)
+
+
+def too_small(patients: int, clusters: int, floor: int) -> bool:
+    """Whether a cluster is left out of shares of patients with a code, as one and as others.
+
+    Of fewer than twice the floor few have a code, or few lack it, so that among more than two
+    clusters no code could be told of any.
+    """
+    return clusters > 2 and patients < 2 * floor
+
+
 def _top_codes(
     Z: sp.csr_array, labels: np.ndarray, codes: tuple[str, ...], floor: int
 ) -> pd.DataFrame:
@@ -276,6 +309,11 @@ def _top_codes(
     passed over, as is one that fewer than `floor` patients have.  Of three clusters, two shares
     would tell the third: there a code with a small number in any of them is passed over.
     """
+    names, size = np.unique(labels, return_counts=True)
+    kept = [c for c, n in zip(names, size, strict=True) if not too_small(n, len(names), floor)]
+    if len(kept) < 2:
+        return pd.DataFrame(columns=APART)
+    Z, labels = Z[np.isin(labels, kept)], labels[np.isin(labels, kept)]
     total = np.asarray(Z.sum(axis=0)).ravel()
     names, size = np.unique(labels, return_counts=True)
     counts = np.array([np.asarray(Z[labels == c].sum(axis=0)).ravel() for c in names])
@@ -307,7 +345,7 @@ def _top_codes(
                 }
             )
         )
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(parts, ignore_index=True)[APART]
 
 
 def _share(count: np.ndarray, n: int, floor: int) -> tuple[np.ndarray, np.ndarray]:

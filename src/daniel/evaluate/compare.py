@@ -21,8 +21,8 @@ from sklearn.base import clone
 
 from daniel.errors import InputError
 from daniel.evaluate.cases import Cases
-from daniel.evaluate.phenotype import CLASSIFIERS, UNSUPERVISED, Classifier, phenotype
-from daniel.evaluate.relations import relation_auc, theta_pairs
+from daniel.evaluate.phenotype import CLASSIFIERS, UNSUPERVISED, Classifier, auc_digits, phenotype
+from daniel.evaluate.relations import Draws, relation_auc, theta_pairs
 from daniel.evaluate.rivals import PPMISVD, CorrelationSVT
 from daniel.evaluate.scores import positions
 from daniel.matrix import CodeMatrix
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 COLUMNS = ["method", "setting", "column", "n", "auc", "lo", "hi"]
+RELATION, TARGET = "relation", "target"  # kinds of columns
 FEDERATED, POOLED = "Daniel, federated", "Daniel, pooled"
 RIVALS = {"PPMI-SVD": PPMISVD, "correlations": CorrelationSVT}
 RIVAL_DIMENSIONS = (10, 25, 50, 100)
@@ -54,15 +55,46 @@ class Entry:
 
 @dataclass(frozen=True)
 class Comparison:
-    """table: method, setting, column, n, auc, lo, hi (95 %), one row a score of an entry."""
+    """table: method, setting, column, n, auc, lo, hi (95 %), one row a score of an entry.
+
+    Also kind, "relation" or "target", if it is known: a relation may have the name of a column of
+    phenotyping, and then both names tell their kind.
+    """
 
     table: pd.DataFrame
 
     def best(self) -> pd.DataFrame:
         """For each method and column the row with the highest AUC; order of first appearance."""
-        told = self.table[self.table["auc"].notna()]
+        table = self.table.assign(column=self._names())
+        told = table[table["auc"].notna()]
         kept = told.groupby(["method", "column"], sort=False)["auc"].idxmax()
-        return self.table.loc[kept].reset_index(drop=True)
+        return table.loc[kept].reset_index(drop=True)
+
+    def digits(self) -> pd.Series:
+        """Of each column: how many digits of its AUCs may be seen, fewer of few cases."""
+        names = self._names()
+        found = pd.Series(3, index=names.unique())
+        if "kind" in self.table:
+            cases = self.table["n"][self.table["kind"] == TARGET]
+            for name, n in cases.groupby(names).min().items():
+                found[name] = auc_digits(n)
+        return found
+
+    def coarse(self) -> "Comparison":
+        """The same with two digits in the columns of few cases; others are as they were."""
+        few = self._names().map(self.digits()) < 3
+        parts = {name: self.table[name] for name in ("auc", "lo", "hi")}
+        return Comparison(
+            self.table.assign(**{name: v.mask(few, v.round(2)) for name, v in parts.items()})
+        )
+
+    def _names(self) -> pd.Series:
+        """The name of each row's column."""
+        name = self.table["column"]
+        if "kind" not in self.table:
+            return name
+        kind = self.table["kind"]
+        return name.mask(kind.groupby(name).transform("nunique") > 1, name + " (" + kind + ")")
 
     def wide(self) -> pd.DataFrame:
         """AUCs, one row a method and one column a relation or target."""
@@ -88,11 +120,11 @@ class Comparison:
 
     def markdown(self, method: str | None = None, *, aside: Collection[str] = ()) -> str:
         """The table, best of each column bold; with a method, a sentence where it is not first."""
-        wide = self.wide()
+        wide, digits = self.coarse().wide(), self.digits()
         top = wide.round(3).max()
         lines = ["| method | " + " | ".join(wide.columns) + " |", "|---" * (len(top) + 1) + "|"]
         for name, row in wide.iterrows():
-            cells = [_cell(value, top[column]) for column, value in row.items()]
+            cells = [_cell(value, top[column], digits[column]) for column, value in row.items()]
             lines.append(f"| {name} | {' | '.join(cells)} |")
         if method is not None:
             lines += ["", self.statement(method, aside=aside)]
@@ -100,7 +132,7 @@ class Comparison:
 
     def statement(self, method: str, *, aside: Collection[str] = ()) -> str:
         """In words: where the method is first, and where it is not, behind whom, by how much."""
-        margins = self.margins(method, aside=aside)
+        margins, digits = self.coarse().margins(method, aside=aside), self.digits()
         behind = margins[margins["margin"].round(3) < 0]  # the digits that the table shows
         left = [name for name in aside if name in set(self.table["method"])]
         besides = f", leaving {' and '.join(left)} aside" if left else ""
@@ -109,8 +141,9 @@ class Comparison:
         if behind.empty:
             return f"{lead}."
         gaps = [
-            f"{column} ({row['auc']:.3f}, {-row['margin']:.3f} behind {row['rival']})"
+            f"{column} ({row['auc']:.{d}f}, {-row['margin']:.{d}f} behind {row['rival']})"
             for column, row in behind.iterrows()
+            for d in [digits[column]]
         ]
         return f"{lead}; not in {', '.join(gaps)}."
 
@@ -123,7 +156,7 @@ def comparison(
     target: str | None = None,
     labels: ArrayLike | None = None,
     folds: int = 10,
-    draws: int = 20,
+    draws: Draws = "auto",
     random_state: int = 0,
     cases: Cases | None = None,
     classifiers: Mapping[str, Classifier] | None = None,
@@ -140,7 +173,7 @@ def comparison(
     target, labels, folds, cases, classifiers, without : see
         :func:`daniel.evaluate.phenotype.phenotype`; the classifiers are the paper's tree and
         logistic regression unless given.
-    draws : sets of random pairs for each relation.
+    draws : sets of random pairs for each relation; see `relation_auc`.
     random_state : the same random pairs, cases and folds for every method.
     """
     if pairs is None and target is None:
@@ -148,23 +181,21 @@ def comparison(
     tables = []
     for entry in entries:
         if pairs is not None:
-            tables.append(
-                relation_rows(entry, matrix.codes, pairs, draws=draws, random_state=random_state)
-            )
+            rows = relation_rows(entry, matrix.codes, pairs, draws=draws, random_state=random_state)
+            tables.append(rows.assign(kind=RELATION))
         if target is not None:
-            tables.append(
-                phenotype_rows(
-                    entry,
-                    matrix,
-                    target,
-                    labels=labels,
-                    folds=folds,
-                    random_state=random_state,
-                    cases=cases,
-                    classifiers=classifiers,
-                    without=without,
-                )
+            rows = phenotype_rows(
+                entry,
+                matrix,
+                target,
+                labels=labels,
+                folds=folds,
+                random_state=random_state,
+                cases=cases,
+                classifiers=classifiers,
+                without=without,
             )
+            tables.append(rows.assign(kind=TARGET))
     if not tables:
         raise InputError("No method was given to compare.")
     return Comparison(pd.concat(tables, ignore_index=True))
@@ -175,7 +206,7 @@ def relation_rows(
     codes: tuple[str, ...],
     pairs: pd.DataFrame,
     *,
-    draws: int = 20,
+    draws: Draws = "auto",
     random_state: int = 0,
 ) -> pd.DataFrame:
     """AUC of one entry for each relation, by the cosine of its rows.
@@ -282,7 +313,8 @@ def _joined(*parts: str) -> str:
     return ", ".join(part for part in parts if part)
 
 
-def _cell(value: float, top: float) -> str:
+def _cell(value: float, top: float, digits: int) -> str:
     if np.isnan(value):
         return "–"
-    return f"**{value:.3f}**" if round(value, 3) >= top else f"{value:.3f}"
+    text = f"{value:.{digits}f}"
+    return f"**{text}**" if round(value, 3) >= top else text

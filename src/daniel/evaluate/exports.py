@@ -19,6 +19,9 @@ from daniel.matrix import vocabulary_of
 FORMATS = ("projector", "word2vec", "parquet", "anndata")
 DEFAULT = FORMATS[:3]
 MARK = "metadata.tsv"
+VECTORS, WORD2VEC = "vectors.tsv", "embedding.word2vec"
+PARQUET, ANNDATA = "embedding.parquet", "embedding.h5ad"
+OWN = (MARK, VECTORS, WORD2VEC, PARQUET, ANNDATA)  # all that an export holds
 SIGNIFICANT = 7  # digits: all that single precision has
 
 
@@ -55,7 +58,7 @@ def export_embedding(
         "anndata": _anndata,
     }
     out = Path(out)
-    with new_folder(out, MARK) as folder:
+    with new_folder(out, MARK, OWN) as folder:
         about.to_csv(folder / MARK, sep="\t", index=False, lineterminator="\n", quoting=3)
         for name in formats:
             writers[name](folder, vectors, about)
@@ -79,7 +82,7 @@ def _one_line(text: str) -> str:
 
 
 def _projector(folder: Path, vectors: np.ndarray, about: pd.DataFrame) -> None:
-    np.savetxt(folder / "vectors.tsv", vectors, fmt=f"%.{SIGNIFICANT}g", delimiter="\t")
+    np.savetxt(folder / VECTORS, vectors, fmt=f"%.{SIGNIFICANT}g", delimiter="\t")
 
 
 def _word2vec(folder: Path, vectors: np.ndarray, about: pd.DataFrame) -> None:
@@ -89,7 +92,7 @@ def _word2vec(folder: Path, vectors: np.ndarray, about: pd.DataFrame) -> None:
             "Two codes differ only by blanks, which word2vec text cannot hold: leave it out of "
             "the formats."
         )
-    with (folder / "embedding.word2vec").open("w", encoding="utf-8", newline="\n") as file:
+    with (folder / WORD2VEC).open("w", encoding="utf-8", newline="\n") as file:
         file.write(f"{vectors.shape[0]} {vectors.shape[1]}\n")
         for word, row in zip(words, vectors, strict=True):
             file.write(f"{word} {' '.join(f'{v:.{SIGNIFICANT}g}' for v in row)}\n")
@@ -98,7 +101,7 @@ def _word2vec(folder: Path, vectors: np.ndarray, about: pd.DataFrame) -> None:
 def _parquet(folder: Path, vectors: np.ndarray, about: pd.DataFrame) -> None:
     columns: dict[str, Any] = {name: pa.array(about[name].tolist()) for name in about.columns}
     columns |= {f"d{i + 1}": pa.array(column) for i, column in enumerate(vectors.T)}
-    pq.write_table(pa.table(columns), folder / "embedding.parquet")
+    pq.write_table(pa.table(columns), folder / PARQUET)
 
 
 def _anndata(folder: Path, vectors: np.ndarray, about: pd.DataFrame) -> None:
@@ -110,4 +113,4 @@ def _anndata(folder: Path, vectors: np.ndarray, about: pd.DataFrame) -> None:
         ) from None
     var = pd.DataFrame(index=[f"d{i + 1}" for i in range(vectors.shape[1])])
     obs = about.set_index("code").rename_axis(None)
-    AnnData(X=vectors, obs=obs, var=var).write_h5ad(folder / "embedding.h5ad")
+    AnnData(X=vectors, obs=obs, var=var).write_h5ad(folder / ANNDATA)

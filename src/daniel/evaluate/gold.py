@@ -384,6 +384,8 @@ def _read_rrf(
             rows = pa.Table.from_batches([batch])
             rows = rows.filter(pc.and_(pc.equal(rows["SUPPRESS"], "N"), wanted(rows)))
             parts.append(rows.select(kept).to_pandas())
+        if not parts:
+            raise pa.ArrowInvalid("blank lines alone")
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except (OSError, pa.ArrowInvalid):

@@ -18,7 +18,7 @@ import numpy as np
 import scipy.sparse as sp
 from sklearn.base import clone
 
-from daniel.checks import check_choice
+from daniel.checks import check_choice, is_real, is_whole, shown
 from daniel.core import natural
 from daniel.core.records import records_from
 from daniel.data.sitefolder import read_site
@@ -77,8 +77,8 @@ def code_graph(
             f"{listed(names[:2])}."
         )
     check_top(top)
-    if not 0 <= quantile < 1:
-        raise ParameterError(f"quantile is {quantile:g}: expected at least 0 and below 1.")
+    if not is_real(quantile) or not 0 <= quantile < 1:
+        raise ParameterError(f"quantile is {shown(quantile)}: expected at least 0 and below 1.")
     check_choice("quantile_of", quantile_of, ("model", "graph"))
     if cohort is None:
         chosen = _neighbours(model, names.index(str(around)), top)
@@ -87,10 +87,10 @@ def code_graph(
         chosen, prevalence = _common(records_for(model, cohort), around, top, floor)
     graph = nx.Graph(quantile=quantile, quantile_of=quantile_of, vocabularies=_kinds(names))
     for j in chosen:
-        shown = {} if prevalence is None else {"prevalence": float(f"{prevalence[j]:.3g}")}
+        share = {} if prevalence is None else {"prevalence": float(f"{prevalence[j]:.3g}")}
         label = (descriptions or {}).get(names[j]) or names[j]
         graph.add_node(
-            names[j], label=_printed(label), vocabulary=vocabulary_of(_printed(names[j])), **shown
+            names[j], label=_printed(label), vocabulary=vocabulary_of(_printed(names[j])), **share
         )
     theta = _theta(model, chosen)
     threshold = _threshold(model, theta, quantile, quantile_of, random_state)
@@ -163,16 +163,17 @@ def edge_stability(
 
 
 def check_top(top: int) -> None:
-    if not 1 <= top <= MOST_CODES:
-        raise ParameterError(f"top is {top:,}: expected 1 to {MOST_CODES} codes in a graph.")
+    if not is_whole(top) or not 1 <= top <= MOST_CODES:
+        found = f"{top:,}" if is_whole(top) else shown(top)
+        raise ParameterError(f"top is {found}: expected 1 to {MOST_CODES} codes in a graph.")
 
 
 def check_refits(n_boot: int, over: str, n_sites: int) -> None:
     """Whether so many sites can be refitted so often."""
     check_choice("over", over, OVER)
-    if n_boot < 2:
+    if not is_whole(n_boot) or n_boot < 2:
         raise ParameterError(
-            f"Stability was asked for with {n_boot} refits: expected 2 or more, better 20."
+            f"Stability was asked for with {shown(n_boot)} refits: expected 2 or more, better 20."
         )
     if over == "sites" and n_sites < 3:
         raise InputError(

@@ -44,6 +44,7 @@ __all__ = ["CLASSIFIERS", "Cases", "Phenotyping", "fold_auc", "phenotype"]
 BOOTSTRAPS = 1000
 FOLD_PATIENTS = 5  # of either kind, on average, that a fold must have
 FEWEST_PATIENTS = 20  # of either kind, for an interval
+FEW_CASES = 30  # of a kind; AUCs of fewer are shown with two digits
 CHUNK = 4_000_000  # resampled weights held at once
 UNSUPERVISED, ALL = "unsupervised", "all"
 
@@ -72,6 +73,11 @@ class Phenotyping:
     score: str
     table: pd.DataFrame
     left_out: tuple[str, ...] = ()
+
+    @property
+    def folds(self) -> int:
+        """Into how many parts the patients were put."""
+        return int(self.table["folds"].max())
 
     def auc(self, method: str = UNSUPERVISED) -> float:
         """The AUC of a method over all sites."""
@@ -146,6 +152,15 @@ def phenotype(
     views = _views(model, matrix, rows, fold, where, score_of, refit=refit)
     told, meaning = run.collect(views, folds)
     return Phenotyping(target, chosen.rule, meaning, run.table(told, folds, refit), left_out)
+
+
+def auc_digits(cases: int) -> int:
+    """Digits of an AUC that others may see, by the cases of the rarer kind.
+
+    An AUC is a whole number of half pairs over their number.  Of few cases three digits, or several
+    AUCs, would leave one number of cases only, which is told in tens.
+    """
+    return 2 if cases < FEW_CASES else 3
 
 
 def fold_auc(

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from daniel.checks import check_choice
+from daniel.checks import check_choice, is_auto, is_whole, shown
 from daniel.errors import InputError, ParameterError
 from daniel.matrix import vocabulary_of
 
@@ -27,10 +27,13 @@ BOOTSTRAPS = 2000
 FEWEST_PAIRS = 10  # of a relation with an interval
 # A redraw leaves only the pairs that clashed with a known one, so few are ever needed.
 MAX_REDRAWS = 1000
+# draws="auto": so many random pairs of a relation, in at least and at most so many draws.
+ENOUGH, FEWEST_DRAWS, MOST_DRAWS = 5_000, 10, 500
 RATES = {"tpr_01": 0.01, "tpr_05": 0.05, "tpr_10": 0.10}  # column -> rate of false alarms
 
 Indices = NDArray[np.intp]
 Floats = NDArray[np.float64]
+Draws = int | str  # a number, or "auto"
 PairScore = Callable[[Indices, Indices], ArrayLike]
 
 
@@ -40,7 +43,7 @@ def relation_auc(
     pairs: pd.DataFrame,
     *,
     score: str = "cosine",
-    draws: int = 10,
+    draws: Draws = "auto",
     random_state: int = 0,
 ) -> pd.DataFrame:
     """AUC of a score of pairs for each relation, with a 95 % interval.
@@ -53,7 +56,8 @@ def relation_auc(
         colon are of one vocabulary.
     pairs : columns code1, code2, relation. Pairs with a code outside `codes` are left out.
     score : "cosine" of two embedding rows, or "theta", the mean of theta_jk and theta_kj.
-    draws : number of independent sets of negatives, each as large as the positives.
+    draws : number of independent sets of negatives, each as large as the positives; "auto": 10, and
+        more where pairs are few, so that chance in the negatives moves the AUC by little.
     random_state : seed of the negatives and of the interval.
 
     Returns
@@ -115,7 +119,7 @@ def theta_pairs(model: Any) -> PairScore:
 
 
 def negatives(
-    codes: Sequence[str], pairs: pd.DataFrame, *, draws: int = 10, random_state: int = 0
+    codes: Sequence[str], pairs: pd.DataFrame, *, draws: Draws = "auto", random_state: int = 0
 ) -> dict[str, tuple[Indices, Indices]]:
     """Random pairs to set against the known ones.
 
@@ -125,14 +129,15 @@ def negatives(
     Returns relation -> (i, j), integer arrays (draws, n_pairs) of positions in `codes`, without
     the relations for which none can be drawn.
     """
-    if draws < 1:
-        raise ParameterError(f"draws is {draws}: expected at least 1.")
+    if not is_auto(draws) and (not is_whole(draws) or int(draws) < 1):
+        raise ParameterError(f"draws is {shown(draws)}: expected 'auto' or at least 1.")
     vocabulary = np.array([vocabulary_of(code) for code in codes])
     positives = list(_positives(codes, pairs))
     known = np.unique(np.concatenate([_key(i, j, len(codes)) for _, i, j in positives]))
     drawn = {}
     for relation, i, j in positives:
-        found = _draw(i, j, vocabulary, known, draws, _generator(random_state, relation))
+        number = _enough(len(i)) if is_auto(draws) else int(draws)
+        found = _draw(i, j, vocabulary, known, number, _generator(random_state, relation))
         if found is not None:
             drawn[relation] = found
     if not drawn:
@@ -244,6 +249,11 @@ def _draw(
         if open_.size == 0:
             return a.reshape(draws, -1), b.reshape(draws, -1)
     return None
+
+
+def _enough(k: int) -> int:
+    """Draws of negatives for k known pairs."""
+    return min(MOST_DRAWS, max(FEWEST_DRAWS, -(-ENOUGH // k)))
 
 
 def _codes_like(

@@ -98,7 +98,7 @@ class PPMISVD(_Rival):
         decompose = _top_positive if self.positive_only else _top_singular
         vectors, values = decompose(ppmi, self.n_components, self.random_state)
         self.singular_values_ = values
-        return vectors * values**self.eigen_power
+        return _some_column(vectors * values**self.eigen_power)
 
 
 class CorrelationSVT(_Rival):
@@ -126,7 +126,7 @@ class CorrelationSVT(_Rival):
         shrunk = np.maximum(values - self.threshold_, 0)[: self.n_components]
         shrunk = shrunk[shrunk > 0]
         self.eigenvalues_ = shrunk
-        return vectors[:, : len(shrunk)] * np.sqrt(shrunk)
+        return _some_column(vectors[:, : len(shrunk)] * np.sqrt(shrunk))
 
     def _threshold(self, n: int, p: int) -> float:
         if self.threshold == "auto":
@@ -339,7 +339,7 @@ def _ppmi(C: sparse.csr_array, shift: float, context_smoothing: float) -> sparse
 
 def _top_singular(M: sparse.csr_array, k: int, random_state: int) -> tuple[Floats, Floats]:
     """Left singular vectors (p, k) and values (k,) of a square matrix, largest first."""
-    if _few(k, M.shape[0]):
+    if _few(k, M):
         left, values, _ = svds(M, k=k, v0=_start(M, random_state), return_singular_vectors="u")
     else:
         left, values, _ = np.linalg.svd(M.toarray())
@@ -350,7 +350,7 @@ def _top_singular(M: sparse.csr_array, k: int, random_state: int) -> tuple[Float
 def _top_positive(M: sparse.csr_array, k: int, random_state: int) -> tuple[Floats, Floats]:
     """Largest positive eigenvalues, at most k, of (M + M')/2, and their vectors (p, ≤ k)."""
     S = (M + M.T) / 2
-    if _few(k, M.shape[0]):
+    if _few(k, M):
         values, vectors = eigsh(S, k=k, which="LA", v0=_start(M, random_state))
     else:
         values, vectors = np.linalg.eigh(S.toarray())
@@ -359,9 +359,17 @@ def _top_positive(M: sparse.csr_array, k: int, random_state: int) -> tuple[Float
     return vectors[:, order], values[order]
 
 
-def _few(k: int, p: int) -> bool:
-    """Whether k of p vectors are few enough for ARPACK; a dense solver is quicker otherwise."""
-    return k <= p // 3
+def _few(k: int, M: sparse.csr_array) -> bool:
+    """Whether k vectors are few enough for ARPACK; a dense solver is quicker otherwise.
+
+    ARPACK knows no matrix of zeros, as of records with one code each.
+    """
+    return k <= M.shape[0] // 3 and bool(M.count_nonzero())
+
+
+def _some_column(embedding: Floats) -> Floats:
+    """The embedding, or one column of zeros where nothing stood above chance, as Daniel has it."""
+    return embedding if embedding.shape[1] else np.zeros((len(embedding), 1))
 
 
 def _start(M: sparse.csr_array, random_state: int) -> Floats:

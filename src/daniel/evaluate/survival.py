@@ -17,7 +17,10 @@ from daniel.errors import InputError, ParameterError
 FLOOR = 11  # fewer patients than this are nowhere told exactly
 GRID_DAYS = 30
 DIGITS = 3  # of a share that others see
+MOST_DAYS = 150 * 365.25  # of a time; longer ones are of another unit
 Z95 = 1.959964  # half the width of a 95 % band, in standard errors
+
+Knots = tuple[np.ndarray, np.ndarray]  # steps, and numbers of patients
 
 
 @dataclass(frozen=True)
@@ -43,9 +46,15 @@ def check_survival(table: pd.DataFrame) -> pd.DataFrame:
     time = pd.to_numeric(table["time"], errors="coerce").to_numpy(dtype=float)
     if not (np.isfinite(time) & (time > 0)).all():
         raise InputError("The survival table has times that are missing or not above 0 days.")
+    _check_days(time)
     if not table["event"].isin([0, 1]).all():
         raise InputError("The survival table has other events than 0 (last seen) and 1 (outcome).")
     return table.assign(time=time, event=table["event"].astype(int))
+
+
+def _check_days(time: np.ndarray) -> None:
+    if time.size and time.max() > MOST_DAYS:
+        raise InputError("The survival table has times above 150 years: expected days.")
 
 
 def kaplan_meier(time: ArrayLike, event: ArrayLike) -> pd.DataFrame:
@@ -131,19 +140,24 @@ def released(curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS) 
     counts events: how the curve goes on after it is not told.
 
     Survival is the life-table estimate from these counts alone: an exact share would tell, through
-    the number that it is a share of, how few were censored.  Between rows that count events it is
-    a straight line.
+    the number that it is a share of, how few were censored.  Between rows it is a straight line.
+    Before a row that counts events stands one without a count, a step of the grid earlier: what the
+    counts say of that day (`_knots`).
     """
     if grid < GRID_DAYS:
         raise ParameterError(f"The grid is {grid} days: expected at least {GRID_DAYS}.")
+    _check_days(curve["time"].to_numpy())
     days = np.arange(grid, curve["time"].max() + grid, grid)
     here = curve["time"].searchsorted(days, side="right") - 1
     had, lost = (curve[name].cumsum().to_numpy()[here] for name in ("events", "censored"))
     step, had, lost, left = _counted(int(curve["at_risk"][0]), had, lost, floor).T
-    time = float(grid) * step
-    out = pd.DataFrame({"time": time} | _life_table(int(left[0]), time, had, lost)).round(DIGITS)
-    events, censored = (np.diff(told, prepend=0) for told in (had, lost))
-    return out.assign(at_risk=left, events=events, censored=censored)
+    told = _knots(step, had, floor), _knots(step, lost, floor)
+    steps = np.union1d(step, told[0][0])
+    shares = _life_table(int(left[0]), steps, *told)
+    out = pd.DataFrame({"time": float(grid) * steps} | shares).round(DIGITS)
+    row = np.searchsorted(step, steps, side="right") - 1
+    events, censored = (np.diff(count[row], prepend=0) for count in (had, lost))
+    return out.assign(at_risk=left[row], events=events, censored=censored)
 
 
 def _counted(n: int, events: np.ndarray, censored: np.ndarray, floor: int) -> np.ndarray:
@@ -173,26 +187,41 @@ def _counted(n: int, events: np.ndarray, censored: np.ndarray, floor: int) -> np
     return out[: np.searchsorted(out[:, 1], out[-1, 1]) + 1]
 
 
-def _life_table(
-    n: int, time: np.ndarray, had: np.ndarray, lost: np.ndarray
-) -> dict[str, np.ndarray]:
-    """survival, lo, hi of n patients of whom, up to each time, so many had the outcome or left.
+def _knots(step: np.ndarray, told: np.ndarray, floor: int) -> Knots:
+    """Steps, and how many are taken to have come by then, from rows that count them.
 
-    Those who left are taken to have left evenly since such were counted before, and outcomes to
-    have come evenly too: they are divided by the mean number at risk since the last ones.
+    They come evenly from one count to the next.  But fewer than `floor` had come a step before each
+    count, or that step would have counted them: so many who come at once are not spread over all
+    the time before.
     """
-    counts, leaves = (np.flatnonzero(np.diff(told, prepend=-1)) for told in (had, lost))
-    gone = np.interp(time, time[leaves], lost[leaves])
-    spent = np.append(0, np.cumsum(np.diff(time) * (gone[1:] + gone[:-1]) / 2))
-    mean = np.diff(spent[counts]) / np.diff(time[counts])
-    events = np.diff(had[counts])
-    exposed = n - had[counts][:-1] - mean
+    rows = np.flatnonzero(np.diff(told, prepend=-1))
+    at, number = step[rows], told[rows].astype(float)
+    span, more = np.diff(at), np.diff(number)
+    wide = span > 1
+    early = number[:-1] + np.minimum(floor - 1, more * (span - 1) / span)
+    at, number = np.append(at, at[1:][wide] - 1), np.append(number, early[wide])
+    order = np.argsort(at)
+    return at[order], number[order]
+
+
+def _life_table(n: int, steps: np.ndarray, had: Knots, lost: Knots) -> dict[str, np.ndarray]:
+    """survival, lo, hi at these steps of n patients; had, lost: `_knots` of outcomes and leaving.
+
+    Between two knots outcomes come evenly, and are divided by the mean number at risk.
+    """
+    at, number = had
+    both = np.union1d(at, lost[0])
+    gone = np.interp(both, *lost)
+    spent = np.append(0, np.cumsum(np.diff(both) * (gone[1:] + gone[:-1]) / 2))
+    mean = np.diff(spent[np.searchsorted(both, at)]) / np.diff(at)
+    events = np.diff(number)
+    exposed = n - number[:-1] - mean
     survival = np.append(1, np.cumprod(1 - events / exposed))
     error = np.sqrt(np.append(0, np.cumsum(events / (exposed * (exposed - events)))))
     log = np.where(survival < 1, np.log(survival), -1.0)
     lo, hi = (survival ** np.exp(sign * Z95 * error / log) for sign in (-1, 1))
     found = {"survival": survival, "lo": lo, "hi": hi}
-    return {name: np.interp(time, time[counts], value) for name, value in found.items()}
+    return {name: np.interp(steps, at, value) for name, value in found.items()}
 
 
 def guarded(count: int, floor: int = FLOOR) -> int | str:

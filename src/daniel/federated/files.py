@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from fnmatch import fnmatch
 from pathlib import Path
 
 from daniel.data.sitefolder import writing
@@ -61,23 +62,43 @@ def _taken(out: Path) -> InputError:
     return InputError(f"{out} exists already and is something else: choose another name.")
 
 
-def check_folder(out: Path, mark: str) -> None:
+def check_folder(out: Path, mark: str, own: Sequence[str] | None = None) -> None:
     """Refuse a place that `new_folder` could not fill; long work asks before it begins."""
     with writing(f"The folder {out}"):
         if out.exists() and not (out / mark).is_file() and (not out.is_dir() or any(out.iterdir())):
             raise _taken(out)
         check_parent(out)
+        if Path.cwd().resolve().is_relative_to(out.resolve()):
+            raise InputError(
+                f"{out} is the current folder or holds it, and would be replaced: name another."
+            )
+        if own is not None and out.exists():
+            _check_own(out, own)
+
+
+def _check_own(out: Path, own: Sequence[str]) -> None:
+    """Refuse a folder with a file or folder that is none of `own`, patterns of paths in it."""
+    for path in sorted(out.rglob("*")):
+        name = path.relative_to(out)
+        whole = path.is_dir() and not path.is_symlink()
+        mine = (Path(*Path(p).parts[: len(name.parts)]).as_posix() if whole else p for p in own)
+        if not any(fnmatch(name.as_posix(), pattern) for pattern in mine):
+            raise InputError(
+                f"{out} holds {name}, which would be lost: choose another name, or remove it."
+            )
 
 
 @contextmanager
-def new_folder(out: Path, mark: str) -> Iterator[Path]:
+def new_folder(out: Path, mark: str, own: Sequence[str] | None = None) -> Iterator[Path]:
     """A folder to fill, which takes the place of `out` when the block ends well.
 
-    An `out` that holds the file `mark` is an older one of the same kind, and is replaced.  It stays
-    where the block or the disk fails, also if an earlier run was killed while it was replaced.
+    An `out` that holds the file `mark` is an older one of the same kind, and is replaced.  own:
+    patterns of all paths that it may hold, for a mark that others use too; another path is refused.
+    The older folder stays where the block or the disk fails, also if an earlier run was killed
+    while it was replaced.
     """
     out = out.absolute()
-    check_folder(out, mark)
+    check_folder(out, mark, own)
     part, old = (out.with_name(f".{out.name}.{w}.{os.getpid()}.part") for w in ("new", OLDER))
     with writing(f"The folder {out}"):
         put_back(out, mark)

@@ -7,6 +7,7 @@ patients than the floor.
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,6 +15,7 @@ import scipy.sparse as sp
 
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
+from daniel.evaluate.cases import Cases
 from daniel.evaluate.clusters import cluster_patients
 from daniel.evaluate.compare import comparison, usual_entries
 from daniel.evaluate.gold import (
@@ -25,7 +27,7 @@ from daniel.evaluate.gold import (
     umls_pairs,
 )
 from daniel.evaluate.graph import check_refits
-from daniel.evaluate.phenotype import phenotype
+from daniel.evaluate.phenotype import Phenotyping, phenotype
 from daniel.evaluate.relations import relation_auc, theta_pairs
 from daniel.federated.report import Report
 from daniel.matrix import CodeMatrix
@@ -139,18 +141,22 @@ def assemble(
         progress("relations", 1.0)
     records = read_sites(model, report, sites, progress) if sites else None
     floor = shown_floor(report)
+    cohort, told = None, None
     if target is not None:
-        cohort = None
         if records is not None:
             if outcome is not None:
                 progress("clusters", 0.0)
             cohort = records.for_target(target, floor, sites, outcome)
             records = cohort.records
-        found += _about(model, report, cohort, target, outcome, words, floor, choices, progress)
+        about, told = _about(
+            model, report, cohort, target, outcome, words, floor, choices, progress
+        )
+        found += about
     if choices.compare and records is not None:
         progress("comparison", 0.0)
         fitting = records.fitting(floor, site_floor(report))
-        found.append(_compared(model, records, fitting, known, target))
+        cases = None if cohort is None else cohort.cases
+        found.append(_compared(model, records, fitting, known, told, cases))
         progress("comparison", 1.0)
     return replace(parts, sections=found)
 
@@ -208,9 +214,10 @@ def _about(
     floor: int,
     choices: Choices,
     progress: Progress,
-) -> list[Section]:
-    """The sections about a target."""
+) -> tuple[list[Section], Phenotyping | None]:
+    """The sections about a target, and its phenotyping, if there are records."""
     found: list[Section] = []
+    told = None
     text = f"The codes with the largest coupling θ to {words.get(target, target)}."
     if cohort is not None:
         # Clusters first: what is wrong with an outcome is then said before the long work.
@@ -219,7 +226,8 @@ def _about(
             groups = [_clusters(model, cohort, target, outcome, words, floor, choices)]
             progress("clusters", 1.0)
         progress("phenotyping", 0.0)
-        found = [_phenotyping(model, cohort.records, target, words, floor), *groups]
+        told = _phenotyping(model, cohort, target, floor)
+        found = [_phenotype_section(told, cohort, words), *groups]
         progress("phenotyping", 1.0)
         text = f"The most frequent codes of the patients who have {words.get(target, target)}."
     graph = drawn_graph(
@@ -232,17 +240,28 @@ def _about(
         stability=choices.stability,
         progress=progress,
     )
-    return [*found, sections.graph_section(graph, "Knowledge graph", text)]
+    return [*found, sections.graph_section(graph, "Knowledge graph", text)], told
 
 
-def _phenotyping(
-    model: Daniel, records: Records, target: str, words: Mapping[str, str], floor: int
-) -> Section:
-    one, *others = np.unique(records.site)
-    sites = records.site if others else None
-    hidden = kin(records.matrix.codes, target)
-    told = phenotype(model, records.matrix, target, sites=sites, floor=floor, without=hidden)
-    told = replace(told, left_out=records.left_out)
+def _phenotyping(model: Daniel, cohort: Cohort, target: str, floor: int) -> Phenotyping:
+    records = cohort.records
+    told = phenotype(
+        model,
+        records.matrix,
+        target,
+        sites=records.site if np.unique(records.site).size > 1 else None,
+        cases=cohort.cases,
+        floor=floor,
+        without=kin(records.matrix.codes, target),
+    )
+    return replace(told, left_out=records.left_out)
+
+
+def _phenotype_section(told: Phenotyping, cohort: Cohort, words: Mapping[str, str]) -> Section:
+    one, *others = np.unique(cohort.records.site)
+    if told.rule == "code":  # records here have patients and windows
+        told = replace(told, rule=sections.FALLBACK)
+    hidden = kin(cohort.records.matrix.codes, told.target)
     return sections.phenotype_section(told, words, None if others else str(one), hidden)
 
 
@@ -272,9 +291,13 @@ def _compared(
     records: Records,
     sites: Mapping[str, CodeMatrix],
     known: pd.DataFrame | None,
-    target: str | None,
+    told: Phenotyping | None,
+    cases: Cases | None,
 ) -> Section:
-    """Fits to what the sites may show, asked about all that these sites recorded."""
+    """Fits to what the sites may show, asked about all that these sites recorded.
+
+    told, cases: the phenotyping whose cases and folds are those of the comparison.
+    """
     asked = records.rows(np.isin(records.site, list(sites)))
     fitted = CodeMatrix(
         sp.csr_array(sp.vstack([own.Z for own in sites.values()], format="csr")),
@@ -282,6 +305,9 @@ def _compared(
     )
     whose = np.repeat(list(sites), [own.shape[0] for own in sites.values()])
     entries = usual_entries(model, fitted, whose)
-    hidden = () if target is None else kin(asked.matrix.codes, target)
-    found = comparison(entries, asked.matrix, known, target=target, without=hidden)
-    return sections.comparison_section(found, list(sites), target is not None)
+    about: dict[str, Any] = {}
+    if told is not None:
+        hidden = kin(asked.matrix.codes, told.target)
+        about = {"target": told.target, "folds": told.folds, "cases": cases, "without": hidden}
+    found = comparison(entries, asked.matrix, known, **about)
+    return sections.comparison_section(found, list(sites), told is not None)

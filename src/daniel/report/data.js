@@ -60,8 +60,9 @@ function strongerPairs(measure, value) {
   return Math.pow(10, (-deepest * (i + Math.min(step, 1))) / last);
 }
 
-/** Two digits, 0.0123 -> "1.2 %"; at most `least` is shown as "< ...". */
+/** Two digits, 0.0123 -> "1.2 %"; at most `least` is shown as "< ...", 1 - least and more as "> ...". */
 function percent(share, least = 0) {
+  if (least && share > least && share >= (1 - least) * 0.9999999) return `> ${Math.floor(100 * share + 1e-5)} %`;
   const value = Number((100 * share).toPrecision(2));
   const digits = Math.min(6, Math.max(0, 1 - Math.floor(Math.log10(Math.max(value, 1e-5)) + 1e-9)));
   return (share <= least ? "< " : "") + value.toFixed(digits) + " %";

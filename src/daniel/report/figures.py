@@ -21,7 +21,11 @@ def svg(figure: Figure) -> str:
 
 
 def auc_intervals(tables: Mapping[str, pd.DataFrame]) -> Figure:
-    """AUCs with their intervals, one line a row; tables: name -> auc, lo, hi by what was told."""
+    """AUCs with their intervals, one line a row; tables: name -> auc, lo, hi by what was told.
+
+    Drawn with three digits: coordinates with more would tell how many cases there are.
+    """
+    tables = {name: table[["auc", "lo", "hi"]].round(3) for name, table in tables.items()}
     rows = list(dict.fromkeys(name for table in tables.values() for name in table.index))
     with matplotlib.rc_context(SETTINGS):
         height = 0.9 + 0.42 * len(rows) + 0.25 * (len(tables) > 1)

@@ -40,12 +40,12 @@ def map_coordinates(embedding: np.ndarray, *, random_state: int = 0) -> np.ndarr
 
 def _principal(E: np.ndarray) -> np.ndarray:
     """(p, at most COMPONENTS, at least 2) principal components, each with a fixed sign."""
+    E = np.pad(E, ((0, 0), (0, max(0, 2 - E.shape[1]))))  # a model of rank 0 has no column
     E = E - E.mean(axis=0)
     _, axes = np.linalg.eigh((E.T @ E).astype(np.float64))
     axes = axes[:, ::-1][:, :COMPONENTS]
     axes = axes * np.where(axes[np.abs(axes).argmax(axis=0), range(axes.shape[1])] < 0, -1, 1)
-    scores = (E @ axes).astype(np.float32)
-    return np.pad(scores, ((0, 0), (0, max(0, 2 - scores.shape[1]))))
+    return np.asarray((E @ axes).astype(np.float32))
 
 
 def _tsne(E: np.ndarray, rng: np.random.Generator) -> np.ndarray:

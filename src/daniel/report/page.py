@@ -77,12 +77,17 @@ def _sha(text: str) -> str:
 
 
 def _lead(report: Report) -> str:
-    used = sum(site.state == "used" for site in report.sites)
+    used = _contributors(report)
     sites = "one site" if used == 1 else f"{used} sites"
     return (
         f"How {report.codes:,} medical codes relate to each other, learned from about "
         f"{report.records:,} records of {sites}."
     )
+
+
+def _contributors(report: Report) -> int:
+    """Sites that the model has learned from; the hub's own records need no answer."""
+    return sum(site.state in ("used", "own records") for site in report.sites)
 
 
 def _promise(report: Report) -> str:
@@ -104,7 +109,7 @@ def _drawn(p: int) -> str:
 
 def _facts(report: Report, dimensions: int) -> str:
     """Tiles; dimensions are those of a code's vector, which need not be the rank of the fit."""
-    used = sum(site.state == "used" for site in report.sites)
+    used = _contributors(report)
     facts = {
         "codes": f"{report.codes:,}",
         "records, about": f"{report.records:,}",

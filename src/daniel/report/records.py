@@ -161,11 +161,11 @@ class Records:
         be told from what they differ by.
         """
         with_target = np.flatnonzero(has_code(self.matrix, target))
-        cases = Cases().choose(self.matrix, target)
-        who = f"{target}, and records before and after the first with it"
-        own = self.large([with_target, *cases.kinds], floor, who)
+        cases, kinds = self._cases(target, with_target, floor)
+        who = f"{target}, and {floor} with records that lack it"
+        own = self.large([with_target, *kinds], floor, who)
         if outcome is None:
-            return Cohort(own)
+            return Cohort(own, cases)
         survival = own.survival(folders, outcome, target)
         followed = np.isin(np.asarray(own.matrix.patients), survival["patient"])
         rows = np.flatnonzero(followed & has_code(own.matrix, target))
@@ -176,7 +176,20 @@ class Records:
                 f"No patient with {target} has the outcome {outcome.code!r} after time starts: "
                 "check how the sources write it, VOCABULARY:code or the code alone."
             )
-        return Cohort(own, survival)
+        return Cohort(own, cases, survival)
+
+    def _cases(
+        self, target: str, with_target: np.ndarray, floor: int
+    ) -> tuple[Cases, tuple[np.ndarray, np.ndarray]]:
+        """How a target's cases are chosen, and their rows: by onset, where a site has enough so."""
+        patients = np.asarray(self.matrix.patients)
+        cases = Cases()
+        chosen = cases.choose(self.matrix, target)
+        groups = [with_target, *chosen.kinds]
+        if len(small_sites(self.site, patients, groups, floor)) == np.unique(self.site).size:
+            cases = Cases("code")
+            chosen = cases.choose(self.matrix, target)
+        return replace(cases, rule=chosen.rule), chosen.kinds
 
     def survival(self, folders: Sequence[Path], outcome: Outcome, target: str) -> pd.DataFrame:
         """patient, time, event of the sites with records here, checked; others are not read."""
@@ -197,9 +210,12 @@ class Records:
 
 @dataclass(frozen=True)
 class Cohort:
-    """Records that a target is told of, and what became of their patients, where it is followed."""
+    """Records that a target is told of, how phenotyping chooses its cases among them, and what
+    became of their patients, where it is followed.
+    """
 
     records: Records
+    cases: Cases
     survival: pd.DataFrame | None = None
 
 

@@ -6,9 +6,16 @@ from typing import Any
 import pandas as pd
 
 from daniel.data.summary import shown
-from daniel.evaluate.clusters import Clusters
+from daniel.evaluate.clusters import Clusters, too_small
 from daniel.evaluate.compare import FEDERATED, POOLED, Comparison
-from daniel.evaluate.phenotype import ALL, FEWEST_PATIENTS, UNSUPERVISED, Phenotyping
+from daniel.evaluate.phenotype import (
+    ALL,
+    FEW_CASES,
+    FEWEST_PATIENTS,
+    UNSUPERVISED,
+    Phenotyping,
+    auc_digits,
+)
 from daniel.evaluate.relations import FEWEST_PAIRS
 from daniel.evaluate.survival import GRID_DAYS
 from daniel.matrix import listed
@@ -18,10 +25,14 @@ from daniel.report.figures import auc_intervals, svg
 from daniel.report.parts import Figure, Section, Table
 from daniel.report.wording import Descriptions
 
+FALLBACK = "code, not onset"  # where onset was wanted, and gave too few
+
 RULES = {
     "onset": "Positive records come after a patient's first diagnosis, negative ones are the same "
     "patients' earliest records.",
     "code": "Positive records hold the target, negative ones, as many, do not.",
+    FALLBACK: "Too few patients have records before and after the first with the target, so "
+    "positive records are those that hold it, and negative ones, as many, of any patients, do not.",
     "labels": "Positive and negative records are those that were labelled so.",
 }
 METHODS = {
@@ -111,25 +122,28 @@ def phenotype_section(
 ) -> Section:
     """Phenotyping: all sites together, or the only one, and from site to site.
 
-    hidden: codes that no record showed, beside the target.
+    hidden: codes that no record showed, beside the target.  The rule FALLBACK stands for "code"
+    where "onset" gave too few.
     """
     name = wording.named(found.target, descriptions)
-    table = found.table
+    table = _coarse(found.table)
     whole = table[(table["site_train"] == ALL) & (table["site_test"] == ALL)].set_index("method")
     whole = whole.rename(index=METHODS)
+    digits = whole["digits"].min()
     tables = [
         Table(
             pd.DataFrame(
                 {
-                    "AUC": whole["auc"],
-                    "95 % interval": [wording.interval(row) for _, row in whole.iterrows()],
+                    "AUC": _column(whole["auc"], digits),
+                    "95 % interval": [wording.interval(row, digits) for _, row in whole.iterrows()],
                     "positive records": [shown(n) for n in whole["n_pos"]],
                     "negative records": [shown(n) for n in whole["n_neg"]],
                 }
             ).rename_axis("told by"),
             "AUC is the chance that a record with the diagnosis scores above one without; patient "
             "vectors were tested on patients whom the classifier had not seen, and the interval "
-            f"resamples patients{_few(whole)}. Numbers of records are rounded down to tens.",
+            f"resamples patients{_few(whole)}. Numbers of records are rounded down to tens"
+            + (f"; of fewer than {FEW_CASES} an AUC has two digits." if digits == 2 else "."),
             "All sites together" if site is None else f"The records of {site}",
         ),
         *_between_sites(table),
@@ -154,6 +168,23 @@ def phenotype_section(
             )
         ],
     )
+
+
+def _coarse(table: pd.DataFrame) -> pd.DataFrame:
+    """A phenotyping's table with the digits that may be seen, and how many these are."""
+    digits = [auc_digits(n) for n in table[["n_pos", "n_neg"]].min(axis=1)]
+    return table.assign(
+        digits=digits,
+        **{
+            name: [round(v, d) for v, d in zip(table[name], digits, strict=True)]
+            for name in ("auc", "lo", "hi")
+        },
+    )
+
+
+def _column(aucs: pd.Series, digits: int) -> pd.Series:
+    """AUCs as numbers, which a table shows with three digits, or as text with fewer."""
+    return aucs if digits == 3 else aucs.map(lambda auc: wording.number(auc, digits))
 
 
 def _hidden(codes: Sequence[str], descriptions: Descriptions) -> str:
@@ -187,6 +218,8 @@ def _between_sites(table: pd.DataFrame) -> list[Table]:
     grid = tree.pivot(index="site_train", columns="site_test", values="auc")
     grid = grid.reindex(index=[*sites, ALL], columns=sites).rename(index={ALL: "all sites"})
     grid.loc["the model alone"] = alone.set_index("site_test")["auc"].reindex(sites)
+    digits = alone.set_index("site_test")["digits"]
+    grid = pd.DataFrame({site: _column(grid[site], digits[site]) for site in sites})
     return [
         Table(
             grid.rename_axis(index="trained at", columns=None),
@@ -240,8 +273,9 @@ def clusters_section(
             Table(
                 sizes,
                 "The median is the day by which half of the cluster had the outcome, read off the "
-                "curve; “not reached” means that the curve ends before. <, > and ≥ stand where the "
-                f"number itself would tell of fewer than {found.floor} patients.",
+                "curve; “not shown” means that the curve ends before, “not reached” that also "
+                "nobody had the outcome after its end. <, > and ≥ stand where the number itself "
+                f"would tell of fewer than {found.floor} patients.",
                 "Size and outcome",
             ),
             *codes,
@@ -303,7 +337,9 @@ def _codes_apart(found: Clusters, descriptions: Descriptions) -> list[Table]:
     codes = found.top_codes
     if codes.empty:
         return []
-    one, *others = found.medians["cluster"]
+    left_out = _without_codes(found)
+    small = [f"cluster {c}" for c in left_out]
+    one, *others = (c for c in found.medians["cluster"] if c not in left_out)
     inside, outside = "in the cluster", "in the others"
     if len(others) == 1:
         codes = codes[codes["cluster"] == one]
@@ -325,10 +361,18 @@ def _codes_apart(found: Clusters, descriptions: Descriptions) -> list[Table]:
             table.set_index("code") if len(others) == 1 else table,
             "Shares of patients with a code in their first record with the diagnosis, for the "
             "codes whose share differs most between a cluster and the rest. < and > stand "
-            f"where fewer than {found.floor} have the code, or lack it.",
+            f"where fewer than {found.floor} have the code, or lack it."
+            + (f" Left out, as too small: {', '.join(small)}." if small else ""),
             "What sets the clusters apart",
         )
     ]
+
+
+def _without_codes(found: Clusters) -> list[int]:
+    """Clusters that are described, but too small for shares of their patients."""
+    sizes = found.sizes.set_index("cluster")["patients"]
+    described = found.medians["cluster"]
+    return [int(c) for c in described if too_small(sizes[c], len(described), found.floor)]
 
 
 def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool) -> Section:
@@ -340,6 +384,8 @@ def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool
         )
     else:
         beside = f"fits to the records of {sites[0]} alone"
+    wide, digits = found.coarse().wide(), found.digits()
+    scores = pd.DataFrame({name: _column(wide[name], digits[name]) for name in wide})
     told = (
         " The target is told as in the section on phenotyping; every fit has seen the records that "
         "it is asked about, a site alone only its own."
@@ -351,11 +397,11 @@ def comparison_section(found: Comparison, sites: Sequence[str], phenotyped: bool
         f"The model beside {beside}. {found.statement(FEDERATED, aside=[POOLED])}{told}",
         [
             Table(
-                found.wide().rename_axis(index="method", columns=None),
+                scores.rename_axis(index="method", columns=None),
                 "AUC of known relations, by similarity, and of records with the target; PPMI-SVD "
                 "and correlations show the best of several dimensions in every column by itself, "
-                "which favours them. Random pairs are other ones than above, so AUCs differ by "
-                "some thousandths.",
+                "which favours them."
+                + (f" Of fewer than {FEW_CASES} cases two digits." if digits.min() < 3 else ""),
                 "Area under the ROC curve",
             )
         ],

@@ -21,8 +21,14 @@ def joined(code: str, label: str) -> str:
     return code if label == code else f"{label} ({code})"
 
 
-def interval(row: pd.Series) -> str:
-    return NOTHING if pd.isna(row["lo"]) else f"{row['lo']:.3f} to {row['hi']:.3f}"
+def number(value: float, digits: int = 3) -> str:
+    return NOTHING if pd.isna(value) else f"{value:.{digits}f}"
+
+
+def interval(row: pd.Series, digits: int = 3) -> str:
+    if pd.isna(row["lo"]):
+        return NOTHING
+    return f"{number(row['lo'], digits)} to {number(row['hi'], digits)}"
 
 
 def count(n: int | str) -> str:
