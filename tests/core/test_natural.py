@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
 
-from daniel.core import natural, synthetic
+from daniel.core import intercepts, natural, synthetic
 from daniel.core.components import principal_axes
 from daniel.core.coordinates import natural_coordinates, theta_from
 from daniel.core.exchange import Start
@@ -477,6 +477,19 @@ def test_intercepts_are_the_roots_that_another_solver_finds(strength):
 
         root = [brentq(excess, -1e5, 1e5, args=(j,), xtol=1e-10) for j in range(6)]
         np.testing.assert_allclose(found[0], root, atol=1e-3)
+
+
+def test_intercepts_of_very_many_records_are_off_by_a_part_of_their_standard_error(monkeypatch):
+    records = records_from(rare_records(8000), merge=False)
+    coords = natural_coordinates(records.counts(), records.total)
+    U = 0.4 * np.random.default_rng(1).normal(size=(60, 3))
+    start = Start(coords, U, np.ones(3), prior_intercepts(records) - 1)
+    exact = site_intercepts(records, start)
+    monkeypatch.setattr(intercepts, "LARGE", 0)
+    found = site_intercepts(records, start)
+    _, variance = logit_moments(records, coords, U, U, exact)
+    off = np.abs(found - exact) * np.sqrt(variance)
+    assert 1e-6 < off.max() < intercepts.LAST_ERROR
 
 
 def test_the_derivative_vanishes_at_site_intercepts(rng, plain):

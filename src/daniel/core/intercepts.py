@@ -1,5 +1,7 @@
 """Intercepts: their prior, their best values at a fixed Phi, and their change with the centre."""
 
+from collections.abc import Callable
+
 import numpy as np
 
 from daniel.core.coordinates import Coordinates, smoothed_mean
@@ -13,7 +15,7 @@ NEWTON_STEPS = 30
 LONGEST_STEP = 8.0  # the first
 TINY, EPSILON = 1e-30, 1e-15
 LAST_STEP = 1e-4
-LAST_LARGE_STEP = 1e-2  # Newton's error is about the square of the step
+LAST_ERROR = 0.2  # of very many records, in standard errors of an intercept
 
 
 def log_odds(mean: np.ndarray) -> np.ndarray:
@@ -35,10 +37,19 @@ def site_intercepts(records: Records, start: Start) -> np.ndarray:
     share = records.counts() / records.total
     b = start.b + prior - log_odds(np.clip(start.coords.center, TINY, 1 - EPSILON))
     if records.n * records.p <= LARGE:
-        return _newton(records, share, start, prior, b, LAST_STEP)
+        return _newton(records, share, start, prior, b, _short)
     part = records.take(np.arange(0, records.n, PART))
-    b = _newton(part, share, start, prior, b, LAST_LARGE_STEP)
-    return _newton(records, share, start, prior, b, LAST_LARGE_STEP)
+    b = _newton(part, share, start, prior, b, _leads_near)
+    return _newton(records, share, start, prior, b, _leads_near)
+
+
+def _short(step: np.ndarray, variance: np.ndarray) -> bool:
+    return bool(np.abs(step).max() < LAST_STEP)
+
+
+def _leads_near(step: np.ndarray, variance: np.ndarray) -> bool:
+    """Newton's error is about the square of the step; among very many records a pass is dear."""
+    return bool((step**2 * np.sqrt(variance)).max() < LAST_ERROR)
 
 
 def _newton(
@@ -47,9 +58,9 @@ def _newton(
     start: Start,
     prior: np.ndarray,
     b: np.ndarray,
-    last: float,
+    last: Callable[[np.ndarray, np.ndarray], bool],
 ) -> np.ndarray:
-    """Newton steps from b until one is shorter than `last`; share (p,): prevalences to fit.
+    """Newton steps from b until one is the last: `last(step, variance)`; share (p,): to be fitted.
 
     Steps are those of the logarithms of both sides of "expected = observed": the expectation of a
     rare code is nearly exponential in b.  It grows with b, so that every step narrows where the
@@ -70,7 +81,7 @@ def _newton(
         old, b = b, b + np.clip(step, -longest, longest)
         out = ((b <= low) | (b >= high)) & (b != old)
         b[out] = (low[out] + high[out]) / 2
-        if np.abs(b - old).max() < last:
+        if last(b - old, variance):
             break
     return b
 
