@@ -1,5 +1,6 @@
 """The command `daniel`, run as a user runs it."""
 
+import errno
 import subprocess
 import sys
 from pathlib import Path
@@ -81,3 +82,26 @@ def test_other_errors_are_not_hidden(monkeypatch):
     monkeypatch.setattr("daniel.demo.run", fail)
     result = CliRunner().invoke(app, ["demo"])
     assert isinstance(result.exception, RuntimeError)
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [(OSError(errno.ENOSPC, "No space left on device"), "make room"), (MemoryError(), "memory")],
+)
+def test_a_machine_without_room_is_one_sentence(error, says, monkeypatch):
+    def fail(*_, **__):
+        raise error
+
+    monkeypatch.setattr("typer.core.TyperGroup.invoke", fail)
+    result = CliRunner().invoke(app, ["new"])
+    assert result.exit_code == 2
+    assert result.stderr.startswith("daniel: ") and says in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_an_error_that_nobody_foresaw_is_not_hidden(monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr("typer.core.TyperGroup.invoke", fail)
+    assert isinstance(CliRunner().invoke(app, ["new"]).exception, OSError)

@@ -7,7 +7,7 @@ import numpy as np
 from benchmarks.methods.daniel_one_shot import bytes_of
 from benchmarks.methods.result import Result, hub_rows
 from benchmarks.problems import Problem
-from daniel.core.components import principal_axes, relatedness
+from daniel.core.components import principal_axes
 from daniel.core.coordinates import theta_from
 from daniel.core.exchange import Start
 from daniel.core.natural import Options, answer, finish, make_start, mean_answer
@@ -33,4 +33,4 @@ def run(problem: Problem, rng: np.random.Generator, *, rounds: int) -> Result:
         options = replace(options, damping=LATER_DAMPING)
     theta = theta_from(fitted.coords, U, U * signs.astype(U.dtype), fitted.b[0]) if tied else None
     kind = kinds(None if tied else problem.codes, p)
-    return Result(relatedness(U, signs, kind, also=fitted.also), theta, sent, rounds)
+    return Result(fitted.embedding(U, signs, kind), theta, sent, rounds)

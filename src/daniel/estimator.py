@@ -16,7 +16,7 @@ from daniel import modelfile
 from daniel.axes import simple_axes
 from daniel.checks import check_choice, is_auto, is_real, is_whole, read_hub, read_sites, shown
 from daniel.core import natural, paper
-from daniel.core.components import principal_axes, relatedness
+from daniel.core.components import principal_axes
 from daniel.core.conditions import distance, stacked_norm
 from daniel.core.coordinates import Coordinates, paper_coordinates, theta_from
 from daniel.core.ising import conditional, sweep
@@ -196,7 +196,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         self.axes_ = self._latent_axes()
         self.penalty_ = fitted.penalty
         d = None if self.n_components == "auto" else int(self.n_components)
-        related = relatedness(U, signs, kind, d, also=fitted.also)
+        related = fitted.embedding(U, signs, kind, d)
         kept = max(1, _rank(related)) if d is None else d
         self.embedding_ = np.ascontiguousarray(related[:, :kept])
 

@@ -9,12 +9,15 @@ import pytest
 from daniel.core import components, spectrum
 from daniel.core.components import (
     ATTRACTION_POWER,
+    COUPLED_POWER,
     EXCLUSION,
     LEAST_DEGREE,
     SPECTRUM_POWER,
     SUBSTITUTES,
     Chance,
+    coupled,
     first_components,
+    positive_part,
     relatedness,
 )
 from daniel.core.spectrum import Spectrum
@@ -149,6 +152,26 @@ def test_no_negative_components_or_no_positive_ones(fitted):
     assert relatedness(U[:, :2], np.ones(2), KIND).shape == (8, 4)
     assert relatedness(U[:, 2:], -np.ones(3), KIND).shape == (8, 0)
     assert np.isfinite(relatedness(np.zeros((8, 2)), np.array([1.0, -1.0]), KIND)).all()
+
+
+def test_common_codes_are_related_by_couplings_and_by_all_that_records_show(fitted, rng):
+    U, signs = fitted
+    seen = rng.normal(size=(8, 8))
+    value, vector = np.linalg.eigh(seen + seen.T)
+    shown = (vector * np.maximum(value, 0)) @ vector.T
+    also = positive_part(Spectrum(seen + seen.T))
+    np.testing.assert_allclose(also @ also.T, shown, atol=1e-9)
+
+    phi = (U * signs) @ U.T
+    np.fill_diagonal(phi, 0)
+    value, vector = np.linalg.eigh(phi + shown)
+    value, vector = np.maximum(value[::-1], 0), vector[:, ::-1]
+    for d in (None, 6):
+        found, k = coupled(U, signs, also, d), d or also.shape[1]
+        square = value[:k] ** (2 * COUPLED_POWER)
+        np.testing.assert_allclose(found @ found.T, (vector[:, :k] * square) @ vector[:, :k].T)
+    kept = np.count_nonzero(signs > 0)
+    np.testing.assert_array_equal(coupled(U, signs, also, kept), U[:, signs > 0])
 
 
 def test_a_penalty_by_number_holds_for_all_components(rng):

@@ -1,5 +1,7 @@
 """The compiled loops against scipy.special and scipy.sparse."""
 
+import errno
+
 import numpy as np
 import pytest
 import scipy.sparse as sp
@@ -179,3 +181,15 @@ def test_gather_reads_rows_of_a_block_in_place(rng):
         Z.indptr[12:23].astype(np.int64), Z.indices.astype(np.int32), S, np.zeros(3), out
     )
     np.testing.assert_allclose(out, Z.toarray()[12:22] @ S, atol=1e-14)
+
+
+def test_a_full_disk_costs_the_cache_and_nothing_else(monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    @kernels._compiled(nogil=True)
+    def twice(x):
+        return 2 * x
+
+    monkeypatch.setattr(twice._cache, "_save_overload", full, raising=True)
+    assert twice(21) == 42

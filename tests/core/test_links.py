@@ -39,7 +39,7 @@ def test_it_is_reproducible_and_very_many_codes_and_records_are_sampled(monkeypa
     monkeypatch.setattr(links, "MOST_CODES", 120)
     monkeypatch.setattr(links, "MOST_RECORDS", 3000)
     some = links._some(records, np.random.default_rng(0))
-    assert (some.n, some.p) == (3000, 120)
+    assert some.p == 120 and abs(some.total - 3000) < 200
     assert 0 <= firmness(records, np.random.default_rng(5)) <= 1
 
 

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
+from sklearn.metrics import roc_auc_score
+from sklearn.metrics.pairwise import cosine_similarity
 
 from daniel.core import intercepts, natural, synthetic
-from daniel.core.components import principal_axes
+from daniel.core.components import principal_axes, relatedness
 from daniel.core.coordinates import natural_coordinates, theta_from
 from daniel.core.exchange import Start
 from daniel.core.intercepts import prior_intercepts, site_intercepts
@@ -19,6 +21,7 @@ from daniel.core.sample import gibbs
 from daniel.core.solve import LBFGS, minimise, minimise_in_stages, small_falls
 from daniel.core.start import corrected_correlation, correlation
 from daniel.core.surrogate import Anchor, Factors, Surrogate
+from daniel.simulation.design import Cell, draw
 
 MODES = ["site", "shared", "tied"]
 modes = pytest.mark.parametrize("mode", MODES)
@@ -849,3 +852,37 @@ def test_an_embedding_takes_in_correlations_unless_cliques_make_them(firm, monke
         seen = np.linalg.eigvalsh(correlation(records_from(np.vstack(sites)), fitted.coords))[-1]
         s = seen - fitted.penalty
         assert shown == pytest.approx(s / (1 + s), rel=0.1)  # soft-thresholded and squeezed
+
+
+def test_common_codes_whose_couplings_drown_are_still_told_in_order():
+    """The penalty leaves hardly a component; all that the records show ranks the pairs."""
+    drawn = draw(Cell(4000, 100, 10, 0.3), 0, 0)
+    Z, above = drawn.Z.toarray(), np.triu_indices(100, 1)
+    strong = drawn.theta[above] > np.quantile(drawn.theta[above], 0.9)
+    for fitted in (
+        fit(records_from(Z), Options(), np.random.default_rng(0)),
+        one_shot(np.array_split(Z, 8), Options()),
+    ):
+        assert fitted.common
+        U, signs = principal_axes(fitted.U, fitted.signs)
+        kind = np.full(100, -1)
+        found = fitted.embedding(U, signs, kind)
+        of_phi, of_all = (
+            roc_auc_score(strong, cosine_similarity(rows)[above])
+            for rows in (relatedness(U, signs, kind), found)
+        )
+        assert of_all > of_phi + 0.03
+        assert fitted.embedding(U, signs, kind, 7).shape == (100, 7)
+
+
+def test_parts_of_rows_that_stand_for_many_have_the_prevalences_of_all(rng, plain, monkeypatch):
+    Z = rare_records(1500)
+    records = records_from(np.vstack([np.repeat(Z[:60], 400, axis=0), Z]))
+    assert records.weight.max() >= 400
+    monkeypatch.setattr(natural, "LARGE", 1)
+    objective = replace(make_objective(plain, rng)[0], records=records)
+    for part in natural._parts(objective, rng, rough=True):
+        some = part.at(np.zeros(1)).records
+        np.testing.assert_allclose(
+            some.counts() / some.total, records.counts() / records.total, atol=0.04
+        )

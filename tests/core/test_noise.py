@@ -132,3 +132,13 @@ def test_least_risk_is_where_the_true_error_is_least(size):
 def test_least_risk_does_without_noise_or_without_the_whole_spectrum():
     assert least_risk(np.ones(5), 0.0) == 0
     assert least_risk(None, 1.0) == 0
+
+
+def test_of_very_many_records_a_share_shows_the_noise_of_all(monkeypatch):
+    n, counts = 40_000, np.linspace(200, 2000, 300)
+    scale = np.sqrt(counts / n)
+    whole = noise_level(counts, float(n), scale, np.random.default_rng(0))
+    monkeypatch.setattr("daniel.core.noise.MANY_PRESENT", int(counts.sum() / 6))
+    found = noise_level(counts, float(n), scale, np.random.default_rng(0))
+    assert found != whole
+    assert found == pytest.approx(whole, rel=0.06)

@@ -211,3 +211,22 @@ def test_codes_of_a_file_that_was_cut_are_refused_in_every_view(tmp_path, view):
     with pytest.raises(InputError, match="became shorter"):
         refuse_cut(codes)
     refuse_cut(copy)  # is in memory
+
+
+def test_a_part_is_drawn_of_the_original_records_not_of_merged_rows():
+    """A row that stands for most records is neither whole in a part nor missing from it."""
+    Z = np.vstack([np.tile([1, 0, 0, 0], (9000, 1)), np.eye(4)[np.arange(1000) % 3 + 1]])
+    merged = records_from(Z)
+    assert merged.n == 4
+    for seed in range(5):
+        part = merged.drawn(0.25, np.random.default_rng(seed))
+        assert abs(part.total - 2500) < 200
+        np.testing.assert_allclose(part.counts() / part.total, Z.mean(axis=0), atol=0.03)
+    apart = records_from(Z, merge=False).drawn(0.25, np.random.default_rng(0))
+    assert apart.n == apart.total == 2500
+
+
+def test_codes_are_counted_block_by_block(rng, monkeypatch):
+    Z = (rng.random((500, 9)) < 0.3).astype(float)
+    monkeypatch.setattr("daniel.core.records.COUNT_ROWS", 33)
+    np.testing.assert_array_equal(records_from(Z).counts(), Z.sum(axis=0))

@@ -507,3 +507,15 @@ def test_another_key_than_the_rosters_is_refused(masked, exchange):
     stranger = replace(masked, keys=masked.keys | {"south": make_key("south")})
     with pytest.raises(DanielError, match="other keys"):
         stranger.answer("south", exchange[0])
+
+
+def test_patients_are_counted_block_by_block(monkeypatch):
+    rng = np.random.default_rng(0)
+    patients = rng.integers(0, 40, 300)
+    Z = sp.csr_array((rng.random((300, 7)) < 0.2).astype(np.float32))
+    number = np.unique(patients, return_inverse=True)[1]
+    wanted = [len(set(patients[Z[:, [j]].nonzero()[0]])) for j in range(7)]
+    matrix = CodeMatrix(Z, [f"A:{j}" for j in range(7)], patients, np.zeros(300, dtype=int))
+    for rows in (1, 7, 299, 1000):
+        monkeypatch.setattr("daniel.federated.sums.PATIENT_ROWS", rows)
+        assert patients_with(matrix, number).tolist() == wanted

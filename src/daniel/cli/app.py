@@ -1,8 +1,10 @@
 """The command `daniel` itself: its group, its version, and how it shows an error.
 
-An error of daniel's own appears as one sentence on stderr with exit code 2, without a traceback.
+An error of daniel's own appears as one sentence on stderr with exit code 2, without a traceback;
+so does a machine that has no room left.
 """
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -13,16 +15,31 @@ from typer.core import TyperGroup
 from daniel import __version__
 from daniel.errors import DanielError, ParameterError
 
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
+
 
 class OneSentence(TyperGroup):
-    """A command group that shows a DanielError as its message and nothing else."""
+    """A command group that shows an error it has a sentence for as that, and nothing else."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except DanielError as error:
-            typer.echo(f"daniel: {' '.join(str(error).split())}", err=True)
+        except Exception as error:
+            told = _sentence(error)
+            if told is None:
+                raise
+            typer.echo(f"daniel: {' '.join(told.split())}", err=True)
             raise typer.Exit(2) from error
+
+
+def _sentence(error: Exception) -> str | None:
+    if isinstance(error, DanielError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "The memory of this machine is used up: use a larger one, or fewer codes."
+    if isinstance(error, OSError) and error.errno in NO_ROOM:
+        return f"A disk cannot be written ({error.strerror}): make room on it."
+    return None
 
 
 @contextmanager

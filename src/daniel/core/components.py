@@ -24,6 +24,7 @@ EXCLUSION = 0.75  # share of the exclusion between codes of two kinds that count
 SUBSTITUTES = 0.15  # share of the attraction within a kind that its exclusions count for
 COLUMNS = 2  # of an embedding for each positive component, but not more than one for so many codes:
 CODES_PER_COLUMN = 8
+COUPLED_POWER = 0.75  # of the spectrum of common codes: between couplings and their second order
 ROWS = 1024  # of a (p, p) array that are made at once
 TINY = 1e-12
 NEGLIGIBLE = 1e-3  # components below this share of the largest count as zero
@@ -167,9 +168,46 @@ def relatedness(
     degree = np.sqrt(np.maximum(degree / max(float(degree.mean()), TINY), LEAST_DEGREE))
     attraction /= degree[:, None]
     attraction /= degree
-    value, vector = Spectrum(attraction).ends(d, "LA")
+    return _leading(attraction, d, SPECTRUM_POWER)
+
+
+def positive_part(matrix: Spectrum) -> np.ndarray:
+    """(p, c) rows whose products are those of the positive components, noise and all."""
+    value, vector = matrix.ends(MAX_AUTO_COMPONENTS, "LA")
+    above = value > 0
+    return vector[:, above] * np.sqrt(value[above])
+
+
+def coupled(U: np.ndarray, signs: np.ndarray, also: np.ndarray, d: int | None = None) -> np.ndarray:
+    """(p, d) rows whose cosines say how strongly common codes are coupled; largest axes first.
+
+    U, signs: on principal axes.  ``A = Phi + also also'``, without Phi's diagonal; also (p, c):
+    what the records show before anything is taken off.  The rows are the eigenvectors of A times
+    its positive eigenvalues to the COUPLED_POWER; d None: all of them.
+
+    Common codes have Gaussian noise, which spreads evenly over all components.  What it hides of a
+    component it does not hide of the order of the couplings: a penalty that leaves little of weak
+    signals, as it must for a small error, would leave little of that order.
+    """
+    positive = U[:, signs > 0]
+    found = np.count_nonzero(positive.any(axis=0))
+    if d is None:
+        d = min(U.shape[0], max(found, also.shape[1]))
+    elif d <= found:
+        return np.ascontiguousarray(positive[:, :d])
+    A: np.ndarray = np.empty((U.shape[0], U.shape[0]), dtype=U.dtype)
+    for first in range(0, U.shape[0], ROWS):
+        rows = slice(first, first + ROWS)
+        A[rows] = (U[rows] * signs.astype(U.dtype)) @ U.T + also[rows] @ also.T
+    np.fill_diagonal(A, np.einsum("jc,jc->j", also, also))
+    return _leading(A, d, COUPLED_POWER)
+
+
+def _leading(matrix: np.ndarray, d: int, power: float) -> np.ndarray:
+    """(p, d) leading eigenvectors times their eigenvalues, if positive, to the power."""
+    value, vector = Spectrum(matrix).ends(d, "LA")
     vector = vector * np.sign(vector[np.abs(vector).argmax(axis=0), np.arange(value.size)])
-    return np.ascontiguousarray(vector * np.maximum(value, 0) ** SPECTRUM_POWER, dtype=U.dtype)
+    return np.ascontiguousarray(vector * np.maximum(value, 0) ** power, dtype=matrix.dtype)
 
 
 def _substitutes(positive: np.ndarray, negative: np.ndarray, kind: np.ndarray) -> np.ndarray:

@@ -53,7 +53,7 @@ def part_of(records: Records, most: int = MOST_LOGITS) -> Records:
     rows = max(1, most // records.p)
     if records.n <= rows:
         return records
-    return records.take(np.sort(np.random.default_rng(0).choice(records.n, rows, replace=False)))
+    return records.drawn(rows / records.total, np.random.default_rng(0))
 
 
 def curvature(

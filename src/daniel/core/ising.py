@@ -25,6 +25,7 @@ from daniel.core.threads import n_threads, run_parts
 BLOCK_BYTES = 16 << 20  # logits of one block; two or three blocks fit in a shared cache
 STRIPE = 1024  # codes of one stripe of a (p, p) derivative, at most
 STRIPES = 4  # their number is a multiple of it, to share among threads
+STRIPES_BYTES = 1 << 30  # of all that are made at once, if they are more than STRIPES
 
 T = TypeVar("T")
 
@@ -236,7 +237,7 @@ def stripes(
 
 def _stripes_here(records: Records, c: "_Columns", codes: Sequence[slice]) -> Iterator[tuple]:
     """`_stripe_sums` of each stripe in turn, one thread each."""
-    parts = n_threads()
+    parts = min(n_threads(), max(STRIPES, STRIPES_BYTES // (8 * records.p * STRIPE)))
     for first in range(0, len(codes), parts):
 
         def work(t: int, first: int = first) -> tuple:

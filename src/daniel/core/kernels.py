@@ -5,6 +5,9 @@ each with single-threaded BLAS, so that compiled loops and BLAS never compete fo
 """
 
 import math
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
 
 import numpy as np
 from llvmlite import ir
@@ -93,7 +96,24 @@ def _log1p_overload(e):
     return lambda e: math.log1p(e)
 
 
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
+def _compiled(**options: Any) -> Callable[[Callable], Callable]:
+    """`njit`, kept on disk for the next process; where the disk is full, it compiles again."""
+
+    def compiled(function: Callable) -> Callable:
+        kernel = njit(cache=True, error_model="numpy", **options)(function)
+        save = kernel._cache.save_overload
+
+        def save_if_possible(*about: Any) -> None:
+            with suppress(OSError):
+                save(*about)
+
+        kernel._cache.save_overload = save_if_possible
+        return kernel
+
+    return compiled
+
+
+@_compiled(fastmath=_FAST)
 def _sigmoid_row(row, b, w, column_sum):
     """In place row <- w * sigmoid(row + b), added to column_sum; returns sum softplus(row + b)."""
     zero = row.dtype.type(0)
@@ -109,7 +129,7 @@ def _sigmoid_row(row, b, w, column_sum):
     return total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@_compiled(nogil=True)
 def residual(M, first, b, site, weight, indptr, indices, diagonal, column_sum, present_sum):
     """Turn logits into residuals, in place; returns the weighted loss.
 
@@ -141,7 +161,7 @@ def residual(M, first, b, site, weight, indptr, indices, diagonal, column_sum, p
     return loss
 
 
-@njit(cache=True, fastmath=_FAST, error_model="numpy")
+@_compiled(fastmath=_FAST)
 def _moments_row(row, b, w, mean, variance):
     zero = row.dtype.type(0)
     one = row.dtype.type(1)
@@ -153,7 +173,7 @@ def _moments_row(row, b, w, mean, variance):
         variance[j] += w * (e * inverse * inverse)
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@_compiled(nogil=True)
 def moments(M, b, site, weight, indptr, indices, diagonal, mean, variance):
     """Add sigmoid and sigmoid * (1 - sigmoid) of each logit to mean, variance (sites, p)."""
     for i in range(M.shape[0]):
@@ -164,7 +184,7 @@ def moments(M, b, site, weight, indptr, indices, diagonal, mean, variance):
         _moments_row(row, b[s], weight[i], mean[s], variance[s])
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@_compiled(nogil=True, fastmath=_FAST)
 def gather(indptr, indices, S, offset, out):
     """out (rows, d) <- Z S + offset, with Z the 0/1 rows in compressed form."""
     rows, d = out.shape
@@ -177,7 +197,7 @@ def gather(indptr, indices, S, offset, out):
                 out[i, c] += S[j, c]
 
 
-@njit(cache=True, nogil=True, fastmath=_FAST, error_model="numpy")
+@_compiled(nogil=True, fastmath=_FAST)
 def scatter(indptr, indices, Q, out):
     """out (p, d) += Z' Q, with Z the 0/1 rows in compressed form."""
     rows, d = Q.shape
@@ -188,7 +208,7 @@ def scatter(indptr, indices, Q, out):
                 out[j, c] += Q[i, c]
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@_compiled(nogil=True)
 def unpack(indptr, indices, out):
     """out (rows, p) <- the records as dense 0/1; out is zero on entry."""
     for i in range(indptr.size - 1):

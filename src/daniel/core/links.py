@@ -19,7 +19,7 @@ from daniel.core.start import correlation
 from daniel.core.threads import decomposing
 
 MOST_CODES = 2_200  # of more, so many are drawn: the eigenvectors cost their number to the third
-MOST_RECORDS = 100_000  # distinct ones; of more, so many are drawn
+MOST_RECORDS = 100_000  # of more that are distinct, so many are drawn
 MOST_LINKS = 20_000
 FEWEST_LINKS = 100  # with fewer, nothing can be told
 TOGETHER = 3  # records that a link is seen in, at least
@@ -55,7 +55,7 @@ def firmness(records: Records, rng: np.random.Generator) -> float:
 def _some(records: Records, rng: np.random.Generator) -> Records:
     """At most MOST_RECORDS of the records, with at most MOST_CODES of their codes."""
     if records.n > MOST_RECORDS:
-        records = records.take(np.sort(rng.choice(records.n, MOST_RECORDS, replace=False)))
+        records = records.drawn(MOST_RECORDS / records.total, rng)
     if records.p <= MOST_CODES:
         return records
     kept = np.sort(rng.choice(records.p, MOST_CODES, replace=False))

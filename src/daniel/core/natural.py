@@ -16,7 +16,14 @@ from typing import Literal
 
 import numpy as np
 
-from daniel.core.components import Chance, Components, first_components
+from daniel.core.components import (
+    Chance,
+    Components,
+    coupled,
+    first_components,
+    positive_part,
+    relatedness,
+)
 from daniel.core.coordinates import Coordinates, natural_coordinates, smoothed_mean
 from daniel.core.exchange import Answer, Start
 from daniel.core.intercepts import (
@@ -81,7 +88,8 @@ class Options:
 class Fit:
     """A finished model in natural coordinates.
 
-    also: components that an embedding takes in beside those of Phi, U and signs.
+    also: components that an embedding takes in beside those of Phi, U and signs; common: whether
+    it is that of common codes, `coupled`.
     """
 
     coords: Coordinates
@@ -92,6 +100,18 @@ class Fit:
     solution: Solution
     start: Start
     also: tuple[np.ndarray, np.ndarray] | None = None
+    common: bool = False
+
+    def embedding(
+        self, U: np.ndarray, signs: np.ndarray, kind: np.ndarray, d: int | None = None
+    ) -> np.ndarray:
+        """(p, d) rows whose cosines relate codes; U, signs: of this fit, on principal axes.
+
+        kind (p,): of each code, -1 when not known.
+        """
+        if self.common and self.also is not None:
+            return coupled(U, signs, self.also[0], d)
+        return relatedness(U, signs, kind, d, also=self.also)
 
 
 @dataclass(frozen=True)
@@ -154,7 +174,7 @@ def _fit(
     start = Start(coords, first.U, first.signs, prior_intercepts(records))
     objective = Surrogate(records, coords, _prior(start, options), first.signs, first.penalties)
     fitted = _solved(objective, start, first.penalty, chance, options, rng, rough=rough)
-    return replace(fitted, also=_also(first, chance))
+    return replace(fitted, also=_also(survey.matrix, first, chance), common=chance.rare < COMMON)
 
 
 def _first(
@@ -245,6 +265,7 @@ def finish(
         anchor: Anchor | None = _hold_to(first, target.largest(), options)
     else:
         anchor = _anchor(options, hub, reference, total, moved)
+    also = _also(target, first, chance)
     del target
     at = None if own_b is None else intercepts_in(coords, start, own_b)
     own = full_sweep(reference, coords, (U0, moved.V), at, subtract_from=G)
@@ -262,13 +283,14 @@ def finish(
     )
     begin = replace(moved, U=first.U, signs=first.signs)
     fitted = _solved(objective, begin, first.penalty, chance, options, rng)
-    also = _also(first, chance)
-    if also and options.intercept == "tied":  # the correction holds what intercepts cannot fit
-        also = None
-    elif also and not independent:
-        seen = Spectrum(corrected_correlation(reference, coords, correction))
-        also = _also(_first(seen, chance, options, rng, per_code=per_code), chance)
-    fitted = replace(fitted, start=moved, also=also)
+    common = rare < COMMON
+    if also and not common:
+        if options.intercept == "tied":  # the correction holds what intercepts cannot fit
+            also = None
+        elif not independent:
+            seen = Spectrum(corrected_correlation(reference, coords, correction))
+            also = _also(seen, _first(seen, chance, options, rng, per_code=per_code), chance)
+    fitted = replace(fitted, start=moved, also=also, common=common)
     if options.intercept != "site":
         return fitted
     # The hub's prevalences are not the study's: move the intercepts by the difference in log-odds.
@@ -325,8 +347,7 @@ def _parts(objective: Surrogate, rng: np.random.Generator, *, rough: bool) -> li
     records = objective.records
     if records.n * records.p <= LARGE:
         return []
-    order = rng.permutation(records.n)
-    parts = [records.take(np.sort(order[: int(share * records.n)])) for share in PROGRESSIVE]
+    parts = [records.drawn(share, rng) for share in PROGRESSIVE]
     stages = [Stage.on(objective.on(part)) for part in parts]
     if not rough and records.p <= WHOLE:  # a correction is one more (p, p) array
         stages.append(Stage(partial(objective.corrected_on, parts[-1]), CORRECTED_STEPS))
@@ -343,14 +364,19 @@ def _least(tol: float, size: int, chance: Chance, p: int) -> float:
     return tol * GAIN * size * min(1 / chance.total, p / LARGE)
 
 
-def _also(shown: Components, chance: Chance) -> tuple[np.ndarray, np.ndarray] | None:
+def _also(
+    matrix: Spectrum, shown: Components, chance: Chance
+) -> tuple[np.ndarray, np.ndarray] | None:
     """The components that the spectrum showed, with their weight in an embedding.
 
-    There are none where cliques make them, or codes are common.  Couplings of codes that hardly
-    ever meet are unsure: what the likelihood takes off their correlations is partly noise.  Both
-    together relate codes better than either.
+    There are none where cliques make them.  Couplings of codes that hardly ever meet are unsure:
+    what the likelihood takes off their correlations is partly noise.  Both together relate codes
+    better than either.  Of common codes all positive components count, as they stand in the matrix.
     """
-    share = CORRELATED * (1 - chance.firm) if chance.rare >= COMMON else 0.0
+    if chance.rare < COMMON:
+        rows = positive_part(matrix)
+        return rows.astype(shown.U.dtype), np.ones(rows.shape[1])
+    share = CORRELATED * (1 - chance.firm)
     return (np.sqrt(share).astype(shown.U.dtype) * shown.U, shown.signs) if share else None
 
 

@@ -17,7 +17,7 @@ from daniel.core.records import DENSE_ABOVE
 
 DENSE_CODES = 300  # at most so many, and so often present, are drawn as a dense array
 DENSE_ROWS = 100
-MANY_PRESENT = 2_000_000  # present codes above which one draw is as sure as three of fewer
+MANY_PRESENT = 2_000_000  # present codes of one draw at most, which is as sure as three of fewer
 RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some penalty as a rein
 LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
 FIRM = 1.0  # penalty where codes are rare and records uneven
@@ -48,7 +48,7 @@ def noise_level(
 def _dense_norm(counts: np.ndarray, n: int, scale: np.ndarray, rng: np.random.Generator) -> float:
     """The norm for independent codes of these prevalences.
 
-    Of very many records DENSE_ROWS a code are drawn; the norm goes as ``2 sqrt(p/n) + p/n``.
+    Of very many records DENSE_ROWS a code are drawn.
     """
     p = counts.size
     rows = min(n, DENSE_ROWS * p)
@@ -59,14 +59,23 @@ def _dense_norm(counts: np.ndarray, n: int, scale: np.ndarray, rng: np.random.Ge
     spread = np.sqrt(mean * (1 - mean) / np.maximum(found * (1 - found), 1 / rows)) / scale
     second = ((Z.T @ Z) / rows - np.outer(found, found)) * np.outer(spread, spread)
     np.fill_diagonal(second, 0)
-    edge = [2 * np.sqrt(p / size) + p / size for size in (n, rows)]
-    return float(np.linalg.eigvalsh(second)[-1]) * edge[0] / edge[1]
+    return float(np.linalg.eigvalsh(second)[-1]) * _edge(p, n) / _edge(p, rows)
+
+
+def _edge(p: int, n: int) -> float:
+    """How the norm of the correlations of independent codes goes with the records."""
+    return 2 * float(np.sqrt(p / n)) + p / n
 
 
 def _permuted_norm(
     counts: np.ndarray, n: int, scale: np.ndarray, rng: np.random.Generator
 ) -> float:
-    p = counts.size
+    """The norm for permuted columns; of very many records for a share of them."""
+    p, whole = counts.size, n
+    share = MANY_PRESENT / counts.sum()
+    if share < 1:
+        n = round(share * n)
+        counts = np.floor(share * counts + rng.random(p)).astype(int)  # to either side, by chance
     rows = np.concatenate([rng.choice(n, c, replace=False, shuffle=False) for c in counts])
     columns = np.repeat(np.arange(p), counts)
     scaled = sp.csr_array((1 / scale[columns], (rows, columns)), shape=(n, p))
@@ -78,7 +87,7 @@ def _permuted_norm(
         v = v.ravel()
         return scaled.T @ (scaled @ v) / n - center * (center @ v) - own * v
 
-    return _largest(apply, p, rng)
+    return _largest(apply, p, rng) * _edge(p, whole) / _edge(p, n)
 
 
 def _largest(apply: Callable[[np.ndarray], np.ndarray], p: int, rng: np.random.Generator) -> float:

@@ -16,6 +16,7 @@ CHUNK_ROWS = (512, 8192)  # in one of more than two, at least and at most
 MANY = 1 << 22  # present codes above which a copy of them must be worth it:
 MERGE_WORTH = 0.02  # share of rows that must then be alike
 MERGE_ROWS = 1 << 16  # whose keys are summed at once
+COUNT_ROWS = 1 << 18  # whose codes are counted at once
 
 
 @dataclass(frozen=True, repr=False)
@@ -89,10 +90,15 @@ class Records:
         return sp.csr_array((data, self.indices, indptr), shape=(self.n, self.p))
 
     def counts(self) -> np.ndarray:
-        """(p,) weighted number of records with each code."""
+        """(p,) weighted number of records with each code; by blocks of rows."""
         refuse_cut(self.indices)
-        row_weight = np.repeat(self.weight, np.diff(self.indptr))
-        return np.bincount(self.indices, weights=row_weight, minlength=self.p)
+        counts = np.zeros(self.p)
+        for rows in split(slice(0, self.n), max(1, -(-self.n // COUNT_ROWS))):
+            indptr = self.indptr[rows.start : rows.stop + 1]
+            row_weight = np.repeat(self.weight[rows], np.diff(indptr))
+            codes = self.indices[indptr[0] : indptr[-1]]
+            counts += np.bincount(codes, weights=row_weight, minlength=self.p)
+        return counts
 
     def site_totals(self) -> np.ndarray:
         """(n_sites,) number of original records at each site."""
@@ -119,6 +125,14 @@ class Records:
             weight=self.weight[rows],
             site=self.site[rows],
         )
+
+    def drawn(self, share: float, rng: np.random.Generator) -> "Records":
+        """A random part of the original records: of a row that stands for many, some of them."""
+        if (self.weight == 1).all():
+            return self.take(np.sort(rng.permutation(self.n)[: int(share * self.n)]))
+        weight = rng.binomial(np.round(self.weight).astype(np.int64), min(share, 1.0))
+        rows = np.flatnonzero(weight)
+        return replace(self.take(rows), weight=weight[rows].astype(float))
 
     def of_site(self, i: int) -> "Records":
         """The records of one site, as a study of its own."""

@@ -88,7 +88,7 @@ def without_rare(matrix: CodeMatrix, floor: int) -> CodeMatrix:
     Z = matrix.Z
     stays = ~rare[Z.indices]
     if not stays.all():
-        indptr = np.concatenate([[0], np.cumsum(stays)])[Z.indptr].astype(Z.indptr.dtype)
+        indptr = np.concatenate([[0], np.cumsum(stays, dtype=Z.indptr.dtype)])[Z.indptr]
         Z = sp.csr_array((Z.data[stays], Z.indices[stays], indptr), shape=Z.shape)
     return replace(matrix, Z=Z, absent=absent)
 

@@ -12,6 +12,7 @@ Only the symmetric part of G matters to a symmetric Phi.  Every term of a record
 """
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -25,6 +26,7 @@ from daniel.federated.messages import TOTALS, size_of_triangle
 from daniel.matrix import CodeMatrix
 
 BLOCK = 256  # records whose patients are clipped at once
+PATIENT_ROWS = 1 << 16  # records whose patients are counted at once
 RECORD_WEIGHT = 5.0  # of one record beside the patient's counts, where both get noise
 COUNT_CLIP = 0.25  # of a patient's counts, in units of the clip of the derivative
 
@@ -58,10 +60,19 @@ def patient_numbers(matrix: CodeMatrix) -> np.ndarray:
 
 
 def patients_with(matrix: CodeMatrix, patient: np.ndarray) -> np.ndarray:
-    """(p,) patients that have each code in some record."""
-    n, p = matrix.Z.shape
-    owner = sp.csr_array((np.ones(n), (patient, np.arange(n))), shape=(patient.max() + 1, n))
-    return np.bincount((owner @ matrix.Z).tocsr().indices, minlength=p).astype(np.float64)
+    """(p,) patients that have each code in some record; so many records at once."""
+    order = np.argsort(patient, kind="stable")
+    patient = patient[order]
+    begins = np.flatnonzero(np.diff(patient, prepend=-1))  # of each patient's records
+    rows = np.arange(0, patient.size, PATIENT_ROWS)
+    edges = begins[np.searchsorted(begins, rows, "right") - 1]
+    counts = np.zeros(matrix.Z.shape[1])
+    for first, last in pairwise([*np.unique(edges), patient.size]):
+        Z = matrix.Z[order[first:last]]
+        number = patient[first:last] - patient[first]
+        owner = sp.csr_array((np.ones(number.size), (number, np.arange(number.size))))
+        counts += np.bincount((owner @ Z).tocsr().indices, minlength=counts.size)
+    return counts
 
 
 def site_sums(
