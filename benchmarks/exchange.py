@@ -20,6 +20,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.problems import PROJECT_ROOT
+from benchmarks.source import made_by
 from daniel.federated.keys import make_key, write_key
 from daniel.study import Codes, Study
 
@@ -121,6 +122,8 @@ by `python -m benchmarks.exchange`. Each step is the command in a process of its
 brackets the time of all cores together, and peak memory. Of the three answers the slowest counts.
 
 {table}
+
+{made_by()}.
 """
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(text, "utf-8")

@@ -2,37 +2,43 @@
 
     python -m benchmarks.growth                 writes results/growth.json and growth.txt
 
-Three things are timed at each point, one size varied at a time:
+Five things are timed at each point, one size varied at a time:
 
-sweep      one gradient of a factored fit: three GEMMs, 6 n p d flops, and n p logistic functions
-answer     a site's derivative (p, p): passes of 2 n p d flops, one for the logits and a few for the
-           intercepts, n p logistic functions, and the residuals of each row added up at each of
-           its present codes (dense records would need 2 n p^2 flops for that), and the (p, p)
-           array, filled and made symmetric
-exchange   start, two answers and finish with at most STEPS iterations each
+sweep       one gradient of a factored fit: three GEMMs, 6 n p d flops, and n p logistic functions
+pass        one Newton step of a site's intercepts: 2 n p d flops and n p logistic functions
+derivative  a site's derivative (p, p) at its intercepts: the same, the residuals of each row added
+            up at each of its present codes (dense records would need 2 n p^2 flops for that), and
+            the (p, p) array, filled and made symmetric
+answer      as many passes as the intercepts take, and the derivative
+exchange    start, two answers and finish with at most STEPS iterations each
 
-Records have CODES_PER_RECORD codes whatever p is, as in practice.  The cost model of docs/scale.md
-is fitted to the first two: seconds for each flop, each entry of the residual (n, p), and each of
-the derivative (p, p).  `benchmarks.page_commands` holds it against whole commands.
+Records have CODES_PER_RECORD codes whatever p is, as in practice.  The site that answers has other
+prevalences than the hub: it lacks some records of each code.  How many passes it takes is counted
+at each point, at one of very many records (there most are on a part), and after a start at
+independence.  The cost model of docs/scale.md is fitted to the first three: seconds for each flop,
+each entry of the residual (n, p), and each of the derivative (p, p); an answer is the counted
+passes and a derivative.  `benchmarks.page_commands` holds it against whole commands.
 Seconds on a shared machine say little: run it when the machine is idle.
 """
 
 import argparse
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import scipy.sparse as sp
 from scipy.optimize import nnls
 
 from benchmarks.race import ROOT, commit, machine, versions, write
-from daniel.core import natural
-from daniel.core.coordinates import natural_coordinates
+from benchmarks.source import CORE, core
+from daniel.core import intercepts, natural
 from daniel.core.exchange import Start
-from daniel.core.intercepts import prior_intercepts
-from daniel.core.ising import sweep
+from daniel.core.intercepts import LARGE, prior_intercepts
+from daniel.core.ising import full_sweep, logit_moments, sweep
 from daniel.core.records import Records, records_from
 
 OUT = ROOT / "results" / "growth.json"
@@ -40,9 +46,12 @@ N = (20_000, 40_000, 80_000, 160_000)
 P = (500, 1_000, 2_000, 4_000)
 D = (100, 200, 400)
 BASE = 1  # place in each list that the others are varied around
+MANY = {"n": 125_000, "p": 2_200, "d": 20}  # more records * codes than LARGE; passes are counted
 TOPICS, CODES_PER_RECORD, STEPS = 40, 16, 20
+KEPT = 0.2, 1.0  # shares of the records of a code that a site with other prevalences keeps
 LONG = 5.0  # seconds
 PAUSE = 0.1  # seconds in which the threads of the last measurement go to sleep
+TIMED = ("sweep", "pass", "derivative", "answer", "exchange")
 Work = dict[str, Callable[[float, float, float], float]]
 # What each step costs, in units whose seconds are fitted: columns of (n, p, d).
 MODEL: dict[str, Work] = {
@@ -50,6 +59,19 @@ MODEL: dict[str, Work] = {
         "flop of the three products, 6npd": lambda n, p, d: 6 * n * p * d,
         "entry of the residual, np": lambda n, p, d: n * p,
     },
+    "pass": {
+        "flop of the logits, 2npd": lambda n, p, d: 2 * n * p * d,
+        "entry of the moments, np": lambda n, p, d: n * p,
+    },
+    "derivative": {
+        "flop of the logits, 2npd": lambda n, p, d: 2 * n * p * d,
+        "entry of the residual and its sums, np": lambda n, p, d: n * p,
+        "entry of the derivative, p²": lambda n, p, d: p * p,
+    },
+}
+# Results from before passes were timed: the hub's own answer, which takes two.
+OLD_MODEL: dict[str, Work] = {
+    "sweep": MODEL["sweep"],
     "answer": {
         "flop of one pass of logits, 2npd": lambda n, p, d: 2 * n * p * d,
         "entry of the residual and its sums, np": lambda n, p, d: n * p,
@@ -58,37 +80,83 @@ MODEL: dict[str, Work] = {
 }
 
 
-def make_records(n: int, p: int, seed: int) -> Records:
-    """Records of half-topical codes, so that there are components to find; rows stay unmerged."""
+def make_records(n: int, p: int, seed: int, *, thinned: bool = False) -> Records:
+    """Records of half-topical codes, so that there are components to find; rows stay unmerged.
+
+    thinned: each code keeps a share of its records, so that prevalences are those of another site.
+    """
     rng = np.random.default_rng(seed)
     half = CODES_PER_RECORD // 2
     codes = (p * rng.random((n, CODES_PER_RECORD)) ** 2).astype(int)
     own = rng.integers(TOPICS, size=(n, 1))
     codes[:, :half] -= (codes[:, :half] - own) % TOPICS  # the nearest code below of the own topic
-    rows = np.repeat(np.arange(n), CODES_PER_RECORD)
-    Z = sp.csr_array((np.ones(rows.size), (rows, np.abs(codes).ravel())), shape=(n, p))
+    rows, columns = np.repeat(np.arange(n), CODES_PER_RECORD), np.abs(codes).ravel()
+    if thinned:
+        kept = rng.random(rows.size) < rng.uniform(*KEPT, p)[columns]
+        rows, columns = rows[kept], columns[kept]
+    Z = sp.csr_array((np.ones(rows.size), (rows, columns)), shape=(n, p))
     return records_from(Z, merge=False)
 
 
-def steps(n: int, p: int, d: int) -> dict[str, Callable[[], object]]:
-    """What is timed at one point."""
-    hub, other = make_records(n, p, 0), make_records(n, p, 1)
-    coords = natural_coordinates(hub.counts(), hub.total)
-    rng = np.random.default_rng(2)
-    U = (0.2 * rng.standard_normal((p, d)) / np.sqrt(p)).astype(np.float32)
-    start = Start(coords, U, np.ones(d), prior_intercepts(hub))
+@dataclass(frozen=True)
+class Place:
+    """A hub with its fitted start, and a site with other prevalences that answers."""
+
+    hub: Records
+    site: Records
+    start: Start
+    options: natural.Options
+
+
+def make_place(n: int, p: int, d: int) -> Place:
+    hub, site = make_records(n, p, 0), make_records(n, p, 1, thinned=True)
     options = natural.Options(n_components=d, max_iter=STEPS, tol=0.0)
+    start = natural.make_start(hub, options, np.random.default_rng(3))
+    return Place(hub, site, start, options)
+
+
+def steps(place: Place) -> dict[str, Callable[[], object]]:
+    """What is timed at one point."""
+    hub, site, start, options = place.hub, place.site, place.start, place.options
+    coords, U, V, b = start.coords, start.U, start.V, prior_intercepts(site)
 
     def exchange() -> natural.Fit:
         rng = np.random.default_rng(3)
         begun = natural.make_start(hub, options, rng)
-        mean = natural.mean_answer(natural.answer(site, begun, options) for site in (hub, other))
+        mean = natural.mean_answer(natural.answer(s, begun, options) for s in (hub, site))
         return natural.finish(hub, begun, mean, options, rng)
 
     return {
-        "sweep": lambda: sweep(hub, coords, U, U, start.b),
-        "answer": lambda: natural.answer(hub, start, options),
+        "sweep": lambda: sweep(hub, coords, U, V, start.b),
+        "pass": lambda: logit_moments(site, coords, U, V, b),
+        "derivative": lambda: full_sweep(site, coords, (U, V), b),
+        "answer": lambda: natural.answer(site, start, options),
         "exchange": exchange,
+    }
+
+
+def passes(site: Records, start: Start) -> float:
+    """Passes over a site's records that its intercepts take; one over a part counts as that."""
+    shares: list[float] = []
+
+    def counted(records: Records, *about: Any) -> tuple[np.ndarray, np.ndarray]:
+        shares.append(records.n / site.n)
+        return logit_moments(records, *about)
+
+    with patch.object(intercepts, "logit_moments", counted):
+        intercepts.site_intercepts(site, start)
+    return sum(shares)
+
+
+def all_passes(rows: list[dict[str, Any]], many: dict[str, int]) -> dict[str, Any]:
+    """Passes of the points, the mean; of very many records; and after a start at independence."""
+    large = make_place(**many)
+    nothing = replace(large.start, U=np.zeros_like(large.start.U), b=prior_intercepts(large.hub))
+    return {
+        "few": float(np.mean([row["passes"] for row in rows])),
+        "many": passes(large.site, large.start),
+        "independence": passes(large.site, nothing),
+        "size of many": many,
     }
 
 
@@ -146,9 +214,14 @@ def fit_units(
     return {"seconds": dict(zip(units, found.tolist(), strict=True)), "worst": worst}
 
 
-def cost_model(rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """step -> seconds of each unit of MODEL, and the worst relative error."""
-    return {step: fit_units(units, rows, step) for step, units in MODEL.items()}
+def cost_model(rows: list[dict[str, Any]], counted: dict[str, Any] | None = None) -> dict[str, Any]:
+    """step -> seconds of each unit of work, and the worst relative error.
+
+    counted: of `all_passes`; None for results from before passes were timed.
+    """
+    units = OLD_MODEL if counted is None else MODEL
+    model: dict[str, Any] = {step: fit_units(units[step], rows, step) for step in units}
+    return model | {"passes": counted}
 
 
 def cost(units: Work, fitted: dict[str, Any], n: float, p: float, d: float) -> float:
@@ -156,23 +229,38 @@ def cost(units: Work, fitted: dict[str, Any], n: float, p: float, d: float) -> f
     return float(sum(fitted["seconds"][name] * unit(n, p, d) for name, unit in units.items()))
 
 
+def passes_of(counted: dict[str, Any], n: float, p: float, d: float) -> float:
+    """As many passes as were counted at such a size; rank 1 is a start at independence."""
+    if d <= 1:
+        return float(counted["independence"])
+    return float(counted["many" if n * p > LARGE else "few"])
+
+
 def predicted(model: dict[str, Any], step: str, n: float, p: float, d: float) -> float:
     """Seconds that the fitted model expects of a step in a process."""
-    return cost(MODEL[step], model[step], n, p, d)
+    size = n, p, d
+    if model["passes"] is None:
+        return cost(OLD_MODEL[step], model[step], *size)
+    if step == "answer":
+        number = passes_of(model["passes"], *size)
+        return number * predicted(model, "pass", *size) + predicted(model, "derivative", *size)
+    return cost(MODEL[step], model[step], *size)
 
 
 def text(found: dict[str, Any]) -> str:
     """The measurements as a plain table."""
-    lines = ["       n      p    d     sweep    answer  exchange"]
+    names = [name for name in TIMED if name in found["points"][0]]
+    lines = ["       n      p    d" + "".join(f"{name:>12s}" for name in names) + "  passes"]
     for row in found["points"]:
-        cells = "".join(f"{row[step]:9.3f}s" for step in ("sweep", "answer", "exchange"))
-        lines.append(f"{row['n']:8,} {row['p']:6,} {row['d']:4} {cells}")
+        cells = "".join(f"{row[name]:11.3f}s" for name in names)
+        lines.append(f"{row['n']:8,} {row['p']:6,} {row['d']:4}{cells}  {row['passes']:.2f}")
     for step, fits in found["exponents"].items():
         said = ", ".join(
             f"{name}^{fit['exponent']:.2f} ± {fit['error']:.2f}" for name, fit in fits.items()
         )
         lines.append(f"{step}: {said}")
-    return "\n".join(lines) + "\n"
+    counted = ", ".join(f"{k} {v:.2f}" for k, v in found["passes"].items() if k != "size of many")
+    return "\n".join([*lines, f"passes: {counted}"]) + "\n"
 
 
 def main() -> None:
@@ -180,26 +268,31 @@ def main() -> None:
     parser.add_argument("--n", type=int, nargs="+", default=N)
     parser.add_argument("--p", type=int, nargs="+", default=P)
     parser.add_argument("--d", type=int, nargs="+", default=D)
+    many = parser.add_argument("--many", type=int, nargs=3, default=tuple(MANY.values()))
+    many.help, many.metavar = "where passes over very many records are counted", ("N", "P", "D")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     sizes = {name: tuple(getattr(arguments, name)) for name in ("n", "p", "d")}
-    for run in steps(2_000, 100, 10).values():
+    for run in steps(make_place(2_000, 100, 10)).values():
         run()  # compiled
     rows: list[dict[str, Any]] = []
     for point in points(sizes):
-        runs = steps(**point)
-        rows.append(
-            point | {name: least_seconds(run, arguments.repeats) for name, run in runs.items()}
-        )
+        place = make_place(**point)
+        counted = {"passes": passes(place.site, place.start)}
+        runs = steps(place)
+        took = {name: least_seconds(run, arguments.repeats) for name, run in runs.items()}
+        rows.append(point | took | counted)
         print(rows[-1], flush=True)
     found = {
         "points": rows,
         "exponents": exponents(rows, sizes),
+        "passes": all_passes(rows, dict(zip("npd", arguments.many, strict=True))),
         "repeats": arguments.repeats,
         "machine": machine(),
         "versions": versions(),
         "commit": commit(),
+        CORE: core(),
     }
     write(arguments.out, found)
     arguments.out.with_suffix(".txt").write_text(text(found), encoding="utf-8")

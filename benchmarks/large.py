@@ -11,7 +11,7 @@ Records are drawn from topics of codes.  A run replaces the rows of as many reco
 import argparse
 import re
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -20,7 +20,7 @@ from benchmarks import tables
 from benchmarks.exchange import Cost, events, measured
 from benchmarks.problems import PROJECT_ROOT
 from benchmarks.race import machine
-from benchmarks.source import made_by
+from benchmarks.source import core, made_by
 from daniel.core.natural import SMALL_HUB
 from daniel.federated import messages
 from daniel.federated.keys import make_key, write_key
@@ -33,6 +33,7 @@ TIMES = 3  # directions of a sketch, in components
 INDEPENDENCE, FITTED = "independence", "fitted"
 # A table without these columns is of one run.
 ONE_RUN = {"records": f"{RECORDS:,}", "start": INDEPENDENCE}
+UNKNOWN = {"processor": "not stored", "core": "not stored"}  # of rows from before they were told
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,17 @@ class Size:
 
 @dataclass(frozen=True)
 class Run:
-    """A run of the table: whether its start was fitted, and seconds[answers][step]."""
+    """A run of the table: whether its start was fitted, and seconds[answers][step].
+
+    processor, core: None where they are not stored; memory: GB, of answers and step as seconds.
+    """
 
     size: Size
     fitted: bool
     seconds: dict[str, dict[str, float]]
+    memory: dict[str, dict[str, float]]
+    processor: str | None = None
+    core: str | None = None
 
 
 def make_sites(folder: Path, size: Size) -> None:
@@ -92,7 +99,8 @@ def exchange(folder: Path, name: str, size: Size) -> list[dict[str, str]]:
             "answers": name,
             "step": step,
         }
-        rows.append(head | cells(cost, (folder / file).stat().st_size))
+        code = {"processor": machine()["processor"], "core": core()}
+        rows.append(head | cells(cost, (folder / file).stat().st_size) | code)
         print(*rows[-1].values(), sep="  ", flush=True)
     return rows
 
@@ -108,7 +116,9 @@ def cells(cost: Cost, written: int) -> dict[str, str]:
 
 
 def rows_of(text: str) -> list[dict[str, str]]:
-    return [ONE_RUN | row for row in tables.read(text)]
+    return [
+        ONE_RUN | row | {k: row.get(k, v) for k, v in UNKNOWN.items()} for row in tables.read(text)
+    ]
 
 
 def runs(text: str) -> Iterator[Run]:
@@ -119,11 +129,24 @@ def runs(text: str) -> Iterator[Run]:
     for (records, start), group in groupby(
         rows_of(text), key=lambda row: (row["records"], row["start"])
     ):
-        seconds: dict[str, dict[str, float]] = {}
-        for row in group:
-            seconds.setdefault(row["answers"], {})[row["step"]] = tables.number(row["time"])
+        rows = list(group)
         size = Size(p, int(tables.number(records)), components)
-        yield Run(size, start == FITTED, seconds)
+        about = {key: _one(row[key] for row in rows) for key in UNKNOWN}
+        seconds, memory = (_by_step(rows, column) for column in ("time", "peak memory"))
+        yield Run(size, start == FITTED, seconds, memory, **about)
+
+
+def _by_step(rows: list[dict[str, str]], column: str) -> dict[str, dict[str, float]]:
+    found: dict[str, dict[str, float]] = {}
+    for row in [row for row in rows if column in row]:
+        found.setdefault(row["answers"], {})[row["step"]] = tables.number(row[column])
+    return found
+
+
+def _one(values: Iterable[str]) -> str | None:
+    """What all rows tell, if they tell the same."""
+    told = set(values)
+    return told.pop() if len(told) == 1 and "not stored" not in told else None
 
 
 def others(path: Path, size: Size) -> list[dict[str, str]]:
@@ -140,7 +163,7 @@ def others(path: Path, size: Size) -> list[dict[str, str]]:
 def markdown(size: Size, rows: list[dict[str, str]]) -> str:
     rows = sorted(rows, key=lambda row: tables.number(row["records"]))
     few = int(SMALL_HUB * size.p)
-    k, where = TIMES * size.components, machine()
+    k = TIMES * size.components
     return f"""# Very many codes
 
 {size.p:,} codes, {size.components} components, two sites with as many records each, on \
@@ -160,7 +183,7 @@ whole way by itself, on synthetic records (docs/method.md).
 
 {tables.made(rows)}
 
-Last run: {where["processor"]}, {where["cores"]} cores; {made_by()}.
+Last run: {made_by()}.
 """
 
 

@@ -5,6 +5,7 @@ are compared with Daniel pooled, methods whose records stay with Daniel in one s
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from benchmarks import race
@@ -13,7 +14,8 @@ from benchmarks.catalogue import FEDAVG, METHODS, OURS, PROBLEMS, raced
 Run = dict[str, Any]
 EXPLANATION = """Every method ran in a process of its own, one after another. Times are compared on
 one machine only: a method that ran on another than Daniel is named below its table, and has no
-ratio.
+ratio; so is one that shared the machine, or whose Daniel did, with programs that used more than
+{untimed:g} cores. What such a method took less of is told as a loss all the same.
 *AUC*: known pairs of codes against random ones, mean over the relations; methods that give
 couplings are scored by them as well as by cosines, and the better counts. A method with several
 settings shows the one with the best mean AUC, which favours the rivals: Daniel runs with its
@@ -36,7 +38,7 @@ records."""
 
 def section(races: list[Run]) -> list[str]:
     now = counted(races)
-    explanation = EXPLANATION.format(**limits(now))
+    explanation = EXPLANATION.format(untimed=race.UNTIMED, **limits(now))
     lines = ["## Races", "", "`python -m benchmarks.race`", "", explanation, "", *setup(now)]
     for name in [n for n in PROBLEMS if any(r["problem"] == n for r in races)]:
         known = [r for r in races if r["problem"] == name]
@@ -96,12 +98,16 @@ def unrun(problem: str, known: list[Run], runs: list[Run]) -> list[str]:
     here = {r["method"] for r in runs}
     before = {r["method"] for r in known if outdated(r)}
     lines = []
-    for said, names in (
-        ("Not raced yet", [n for n in raced(problem) if n not in here | before]),
-        ("Raced before the method changed", [n for n in raced(problem) if n in before]),
+    busy = {r["method"] for r in runs if race.untimed(r)}
+    again = " --again-disturbed"
+    for said, names, option in (
+        ("Not raced yet", [n for n in raced(problem) if n not in here | before], ""),
+        ("Raced before the method changed", [n for n in raced(problem) if n in before], ""),
+        ("Raced on a busy machine", [n for n in raced(problem) if n in busy], again),
     ):
         if names:
             command = f"python -m benchmarks.race --problems {problem} --methods {' '.join(names)}"
+            command += option
             lines += ["", f"{said}: `{command}`."]
     return lines
 
@@ -109,8 +115,8 @@ def unrun(problem: str, known: list[Run], runs: list[Run]) -> list[str]:
 def elsewhere(runs: list[Run]) -> list[str]:
     """Methods whose times say nothing beside Daniel's; by their settings where some do."""
     done = [r for r in runs if r["status"] == "done" and ours(runs, r) is not None]
-    beside = {r["label"] for r in done if timed_beside(runs, r)}
-    away = [r for r in done if not timed_beside(runs, r)]
+    away = [r for r in done if not _here(runs, r)]
+    beside = {r["label"] for r in done if _here(runs, r)}
     names = dict.fromkeys(_named(r) if r["label"] in beside else r["label"] for r in away)
     if not names:
         return []
@@ -126,6 +132,11 @@ def disturbed(runs: list[Run]) -> list[str]:
     if shared:
         said = "The machine was not idle; in brackets the cores that other programs used"
         lines += ["", f"{said}: {'; '.join(shared)}."]
+    if any(race.untimed(r) for r in runs):
+        said = (
+            f"Above {race.UNTIMED:g} cores a time is not compared, and a limit that passed is not"
+        )
+        lines += ["", f"{said} told."]
     if unknown:
         lines += ["", f"How busy the machine was is not stored for {unknown} of {len(runs)} runs."]
     return lines
@@ -216,13 +227,19 @@ def _quality(run: Run, relations: list[str], *, errors: bool) -> list[str]:
 
 def _cost(run: Run, mine: Run | None) -> list[str]:
     if run["status"] != "done":
-        return [run["reason"], "–", "–", "–", "–"]
+        return [reason(run), "–", "–", "–", "–"]
     ratio = "–" if mine is None else times(run["seconds"] / mine["seconds"])
     sent = "–" if run["where"] == "hub" else size(run["bytes_sent"])
     if run["where"] == "pooled":
         sent = f"records, {sent}"
     trips = str(run["rounds"]) if run["where"] == "stay" else "–"
     return [seconds(run["seconds"]), ratio, f"{run['memory_mb']:,} MB", sent, trips]
+
+
+def reason(run: Run) -> str:
+    """Why a run has no result; a limit that passed on a busy machine says nothing."""
+    busy = run["status"] == race.OVER and race.untimed(run)
+    return "stopped on a busy machine" if busy else str(run["reason"])
 
 
 def rounds(runs: list[Run]) -> list[str]:
@@ -259,17 +276,17 @@ def sentences(runs: list[Run]) -> list[str]:
     finished = " of the methods that finished" if away else ""
     first = f"Daniel is first in quality{finished}."
     lines = ["Where Daniel is not first:" if quality else first]
-    lines += [f"- {loss}" for loss in quality]
+    lines += [f"- {loss.text}" for loss in quality]
     if slower:
-        lines += ["", "Where Daniel is not the fastest:", *(f"- {loss}" for loss in slower)]
+        lines += ["", "Where Daniel is not the fastest:", *(f"- {loss.text}" for loss in slower)]
     elif any(r["pairs"] and timed_beside(runs, r) for r in peers(runs)):
-        here = " and were timed on its machine" if elsewhere(runs) else ""
+        here = "" if all_compared(runs) else " and whose times can be compared"
         lines += ["", f"Of the methods that fit a model of pairs{here} Daniel is the fastest."]
     factors = decompositions(runs)
     if factors:
         lines += ["", f"Against decompositions of a matrix of counts: {'; '.join(factors)}."]
     if away:
-        said = "; ".join(f"{r['label']} ({r['reason']})" for r in away)
+        said = "; ".join(f"{r['label']} ({reason(r)})" for r in away)
         lines += ["", f"Not finished, and so not compared: {said}."]
         sooner = [r["label"] for r in away if r["limit"] < (ours(runs, r) or r)["seconds"]]
         if sooner:
@@ -291,25 +308,56 @@ def peers(runs: Iterable[Run]) -> list[Run]:
 def timed_beside(runs: Iterable[Run], run: Run) -> Run | None:
     """The run of Daniel whose time another may be held against."""
     mine = ours(runs, run)
-    return mine if mine is not None and one_machine(run, mine) else None
+    if mine is None or race.untimed(mine) or race.untimed(run):
+        return None
+    return mine if one_machine(run, mine) else None
 
 
-def quality_losses(runs: list[Run]) -> list[str]:
+def _here(runs: Iterable[Run], run: Run) -> bool:
+    """Whether a run was on the machine of the Daniel that it is compared with."""
+    mine = ours(runs, run)
+    return mine is not None and one_machine(run, mine)
+
+
+def all_compared(runs: list[Run]) -> bool:
+    """Whether the time of every model of pairs that ended can be held against Daniel's."""
+    return all(timed_beside(runs, r) for r in peers(runs) if r["pairs"])
+
+
+@dataclass(frozen=True)
+class Loss:
+    """Where a peer did better: in which column, by how much, and a sentence.
+
+    by: a difference in quality, a ratio in time; None where times cannot be compared.
+    """
+
+    column: str
+    label: str
+    by: float | None
+    text: str
+
+
+def quality_losses(runs: list[Run]) -> list[Loss]:
     """Columns in which a peer did better than the Daniel it is compared with.
 
     Any setting of a peer counts, in mean AUC, in a relation, in error; the best one is named.
     """
-    found: dict[tuple[str, str], tuple[float, str]] = {}
+    found: dict[tuple[str, str], Loss] = {}
     for run in peers(runs):
         mine = ours(runs, run)
         assert mine is not None
         for column, theirs, own, gap in _columns(run, mine):
             key = (column, run["label"])
-            if gap > max(0.0, found.get(key, (0.0, ""))[0]):
-                found[key] = gap, f"{column}: {_named(run)} {theirs:.3f}, {mine['label']} {own:.3f}"
+            if gap > (found[key].by if key in found else 0.0):
+                said = f"{column}: {_named(run)} {theirs:.3f}, {mine['label']} {own:.3f}"
+                found[key] = Loss(*key, gap, said)
     order = {column: i for i, column in enumerate(dict.fromkeys(column for column, _ in found))}
-    ranked = sorted(found.items(), key=lambda item: (order[item[0][0]], -item[1][0]))
-    return [text for _, (_, text) in ranked]
+    return sorted(found.values(), key=lambda loss: (order[loss.column], -loss.by))
+
+
+def columns(mine: Run) -> list[str]:
+    """What quality is told by."""
+    return [column for column, *_ in _columns(mine, mine)]
 
 
 def _columns(run: Run, mine: Run) -> Iterable[tuple[str, float, float, float]]:
@@ -323,20 +371,38 @@ def _columns(run: Run, mine: Run) -> Iterable[tuple[str, float, float, float]]:
         yield "error", run["error"], mine["error"], mine["error"] - run["error"]
 
 
-def time_losses(runs: list[Run]) -> list[str]:
-    """Methods that fit a model of pairs and are faster, each in its fastest setting."""
-    fastest: dict[str, Run] = {}
+def time_losses(runs: list[Run]) -> list[Loss]:
+    """Methods that fit a model of pairs and took less time, each in its fastest setting.
+
+    Those whose times cannot be compared stand by themselves.
+    """
+    fastest: dict[tuple[str, str], Run] = {}
     for run in sorted(peers(runs), key=lambda r: r["seconds"]):
         if run["pairs"]:
-            fastest.setdefault(run["label"], run)
+            fastest.setdefault((run["label"], _apart(runs, run)), run)
     out = []
-    for run in fastest.values():
-        mine = timed_beside(runs, run)
-        if mine is not None and run["seconds"] < mine["seconds"]:
-            ratio = times(run["seconds"] / mine["seconds"])
-            aucs = f"AUC {run['auc']:.3f}, ours {mine['auc']:.3f}"
-            out.append(f"{_named(run)} takes {ratio} the time of {mine['label']} ({aucs})")
+    for (label, apart), run in fastest.items():
+        mine = ours(runs, run)
+        assert mine is not None
+        if run["seconds"] >= mine["seconds"]:
+            continue
+        ratio = None if "busy" in apart else run["seconds"] / mine["seconds"]
+        aucs = f"AUC {run['auc']:.3f}, ours {mine['auc']:.3f}"
+        said = f"{_named(run)} takes {times(ratio or 0)} the time of {mine['label']} ({aucs})"
+        if apart:
+            told = "" if ratio is None else f": {times(ratio)}"
+            said = f"{_named(run)}: less time, {apart}{told} ({aucs})"
+        out.append(Loss(apart, label, ratio, said))
     return out
+
+
+def _apart(runs: list[Run], run: Run) -> str:
+    """Why a time cannot be held against Daniel's; empty where it can."""
+    mine = ours(runs, run)
+    assert mine is not None
+    said = [] if one_machine(run, mine) else ["on another machine"]
+    said += ["on a busy machine"] if race.untimed(run) or race.untimed(mine) else []
+    return ", ".join(said)
 
 
 def decompositions(runs: list[Run]) -> list[str]:

@@ -7,7 +7,9 @@ For each run results/races/ holds one JSON: time, peak memory, bytes sent, known
 to the truth, with configuration, machine, its load, versions and commit.  A run that passes the
 limit stands there as such, and so does one that fails.  Results with the same configuration are
 kept, so that an interrupted race goes on where it stopped; failures are tried again, and so is what
-passed the limit while other programs used the machine.  `python -m benchmarks.page` makes the page.
+passed the limit while other programs used the machine.  What ended while they did, or before this
+was stored, is raced again with --again-disturbed, once for each call, and replaced by what was
+disturbed less.  `python -m benchmarks.page` makes the page.
 
 The standard library alone is imported here: a process counts the memory of the one that started it
 in its own peak.
@@ -41,6 +43,7 @@ PACKAGES = (
 OVER = "over the limit"
 SMALLER_TOLD = " on a smaller problem"
 DISTURBED = 0.1  # cores that other programs used during a run
+UNTIMED = 0.3  # of them, above which the time of a run says nothing
 Result = dict[str, Any]
 Find = Callable[[str, str], Result | None]  # problem, method -> its result, if there is one
 
@@ -141,12 +144,22 @@ def stored(path: Path) -> dict[str, Any] | None:
         return None
 
 
-def kept(old: Result | None, wanted: dict[str, Any], limit: float, slow: str | None = None) -> bool:
+def kept(
+    old: Result | None,
+    wanted: dict[str, Any],
+    limit: float,
+    slow: str | None = None,
+    *,
+    again_disturbed: bool = False,
+) -> bool:
     """Whether a stored result answers: same configuration, not failed, limit not raised.
 
     One over its limit must have had the machine to itself; slow: what `too_slow` says now.
+    again_disturbed: so must every other one.
     """
     if old is None or old.get("config") != wanted or old["status"] == "failed":
+        return False
+    if again_disturbed and not inherited(old) and unsure(old):
         return False
     if old["status"] == "done":
         return True
@@ -155,6 +168,24 @@ def kept(old: Result | None, wanted: dict[str, Any], limit: float, slow: str | N
 
 def disturbed(result: Result) -> bool:
     return bool(result.get("other_cores", 0) > DISTURBED)
+
+
+def unsure(result: Result) -> bool:
+    """Whether a run was disturbed, or may have been: older results do not tell."""
+    return bool(result.get("other_cores", float("inf")) > DISTURBED)
+
+
+def untimed(result: Result) -> bool:
+    """Whether a run was disturbed so much that its time says nothing."""
+    return bool(result.get("other_cores", 0) > UNTIMED)
+
+
+def worse(new: Result, old: Result | None, wanted: dict[str, Any]) -> bool:
+    """Whether a result that stands is to be kept after all: done, and disturbed less."""
+    if old is None or old.get("config") != wanted or old["status"] != "done":
+        return False
+    most = float("inf")
+    return new["status"] != "done" or new.get("other_cores", most) > old.get("other_cores", most)
 
 
 def inherited(result: Result) -> bool:
@@ -240,6 +271,7 @@ def race(
     limit: float = LIMIT,
     memory: float = MEMORY,
     again: bool = False,
+    again_disturbed: bool = False,
 ) -> None:
     """All named methods on one problem; one file each."""
     facts = prepare(problem, files)
@@ -251,12 +283,16 @@ def race(
         path = out / f"{problem}.{name}.json"
         wanted = config(problem, facts, entry)
         slow = too_slow(stored_in(out, wanted), problem, name, limit)
-        if not again and kept(stored(path), wanted, limit, slow):
+        old = stored(path)
+        if not again and kept(old, wanted, limit, slow, again_disturbed=again_disturbed):
             continue
         if slow is not None:
             found: Result = {"status": OVER, "reason": slow}
         else:
             found = measure(files / f"{problem}.npz", entry, limit, memory)
+        if again_disturbed and not again and worse(found, old, wanted):
+            print(f"{problem:15s} {name:18s} keeps what was disturbed less", flush=True)
+            continue
         result = {
             "problem": problem,
             "facts": facts,
@@ -293,6 +329,11 @@ def main() -> None:
     parser.add_argument("--memory", type=float, default=MEMORY, help="GB of one run")
     parser.add_argument("--out", type=Path, default=OUT)
     parser.add_argument("--again", action="store_true", help="also what is there already")
+    parser.add_argument(
+        "--again-disturbed",
+        action="store_true",
+        help="also what other programs may have disturbed, once",
+    )
     arguments = parser.parse_args()
     for problem in arguments.problems:
         race(
@@ -302,6 +343,7 @@ def main() -> None:
             limit=arguments.limit,
             memory=arguments.memory,
             again=arguments.again,
+            again_disturbed=arguments.again_disturbed,
         )
 
 

@@ -3,14 +3,13 @@
     python -m benchmarks.race_one PROBLEM.npz MODULE '{"d": 50}' OUT.json --limit 600 --memory 12
 
 The method first runs on a tiny problem, so that compiling and importing cost nothing; the clock
-runs afterwards.  When the limit passes the kernel ends this process.
+runs afterwards.  When the limit passes the kernel ends this process (`benchmarks.methods.limit`).
 """
 
 import argparse
 import json
 import os
 import resource
-import signal
 import time
 from collections.abc import Callable
 from importlib import import_module
@@ -22,6 +21,7 @@ import pandas as pd
 from scipy import sparse
 
 from benchmarks import problems_file
+from benchmarks.methods.limit import begin, end
 from benchmarks.methods.result import Result
 from benchmarks.problems import Problem
 from daniel.evaluate.relations import relation_auc
@@ -92,15 +92,15 @@ def measure(
     try:
         run(tiny(truth=problem.theta is not None), fresh(), **options)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, limit)
+        begin(limit)
         result, seconds, processor = timed(lambda: run(problem, fresh(), **options))
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        end()
         found = score(problem, result)
     except MemoryError:
+        end()
         return {"status": "failed", "reason": "needs more memory than allowed"}
     except Exception as error:  # whatever another package raises is a row of the table
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        end()
         lines = str(error).splitlines() or [""]
         return {"status": "failed", "reason": f"{type(error).__name__}: {lines[0]}"[:300]}
     return {

@@ -1,10 +1,12 @@
 """The same fit here and on a Dask cluster of this machine, and with a worker killed on the way.
 
-    python -m benchmarks.workers          50,000 made-up records of 2,142 codes, 2 workers
+    python -m benchmarks.workers             50,000 made-up records of 2,142 codes, 2 workers
+    python -m benchmarks.workers --large 0   without the fit of so many that it goes by stages
 
 Local and cluster runs take turns, on as many cores: a local run has a thread for each worker.
 Times are medians, and ratios of them are what counts on a shared machine.  What a sweep on the
-cluster costs beyond the local one hardly grows with the records: the sweeps show it.
+cluster costs beyond the local one hardly grows with the records: the sweeps show it.  Of very many
+records the solver starts on parts: one such fit, of few columns and steps, is timed once.
 """
 
 import argparse
@@ -12,6 +14,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -30,6 +33,7 @@ from daniel.core.solve import Progress
 KILL_AT = 3  # the step after which a worker is killed
 ROWS = 5_000  # drawn at once
 GROUPS = 40
+LARGE, LARGE_D, LARGE_STEPS = 130_000, 40, 10  # records of the fit by stages, its rank and steps
 
 
 def made_up(n: int, p: int) -> Records:
@@ -46,8 +50,12 @@ def made_up(n: int, p: int) -> Records:
     return records_from(sp.vstack(blocks, format="csr").astype(np.float32))
 
 
-def fit(records: Records, d: int, progress: Progress | None = None) -> natural.Fit:
+def fit(
+    records: Records, d: int, progress: Progress | None = None, steps: int | None = None
+) -> natural.Fit:
+    """steps: at most so many in each stage."""
     options = natural.Options(n_components=d, progress=progress)
+    options = options if steps is None else replace(options, max_iter=steps)
     return natural.fit(records, options, np.random.default_rng(0))
 
 
@@ -109,6 +117,21 @@ def fits(client: Client, records: Records, d: int, repeats: int) -> tuple[float,
     return median, wanted
 
 
+def staged(client: Client, records: Records, d: int) -> None:
+    """A fit of very many records, which goes by stages: once here, once on the cluster."""
+    assert records.n * records.p > natural.LARGE, "so few records are fitted without stages"
+    found: list[natural.Fit] = []
+
+    def run() -> None:
+        found.append(fit(records, d, steps=LARGE_STEPS))
+
+    here = seconds(run)
+    with distributed(client):
+        there = seconds(run)
+    show(f"fit by stages, {records.n:,} records", here, there)
+    print(f"    relative difference of Phi {distance(found[1], found[0]):.1e}")
+
+
 def killed(client: Client, records: Records, d: int) -> tuple[float, natural.Fit]:
     """Seconds and fit when one worker dies after KILL_AT steps."""
     victim = next(iter(client.run(os.getpid).values()))
@@ -128,6 +151,7 @@ def main() -> None:
     parser.add_argument("-n", type=int, default=50_000)
     parser.add_argument("-p", type=int, default=2142)
     parser.add_argument("-d", type=int, default=100)
+    parser.add_argument("--large", type=int, default=LARGE, help="records of the fit by stages")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--repeats", type=int, default=3)
     a = parser.parse_args()
@@ -137,13 +161,16 @@ def main() -> None:
         print(made_by())
         print(
             f"{a.p:,} codes, rank {a.d}; {a.workers} threads here, {a.workers} Dask workers of one "
-            f"thread; medians of {a.repeats} (sweeps: {3 * a.repeats})"
+            f"thread; medians of {a.repeats} (sweeps: {3 * a.repeats}; the fit by stages: one run, "
+            f"rank {LARGE_D}, at most {LARGE_STEPS} steps a stage)"
         )
         print(f"  {'':32s} {'here':>10s} {'Dask':>10s}")
         for n in (a.n // 8, a.n):
             records = made_up(n, a.p)
             sweeps(client, records, a.d, a.repeats)
         here, wanted = fits(client, records, a.d, a.repeats)
+        if a.large:
+            staged(client, made_up(a.large, a.p), LARGE_D)
         elapsed, survivor = killed(client, records, a.d)
         show(f"fit, a worker killed at step {KILL_AT}", here, elapsed)
         print(f"    relative difference of Phi {distance(survivor, wanted):.1e}")

@@ -8,6 +8,7 @@ import time
 
 import numpy as np
 
+from benchmarks.methods import limit
 from benchmarks.methods.result import Result, hub_rows
 from benchmarks.methods.settings import Settings, papers
 from benchmarks.problems import Problem
@@ -77,9 +78,10 @@ def one_shot(problem: Problem, said: Settings, eta: float) -> tuple[np.ndarray, 
 
 
 def run(problem: Problem, rng: np.random.Generator) -> Result:
-    """The largest of a few steps that does not diverge; the time is that of this step alone."""
+    """The largest of a few steps that does not diverge; time and limit are of this step alone."""
     said = papers(problem)
     for eta in said.steps:
+        limit.anew()
         begin = time.perf_counter()
         try:
             with np.errstate(over="ignore", invalid="ignore"):

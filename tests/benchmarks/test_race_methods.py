@@ -1,5 +1,7 @@
 """The methods of the races: all run, and those written here do what they say."""
 
+import signal
+import time
 from dataclasses import replace
 from importlib import import_module
 
@@ -10,7 +12,7 @@ from threadpoolctl import threadpool_info, threadpool_limits
 
 from benchmarks import race_one
 from benchmarks.catalogue import METHODS, raced
-from benchmarks.methods import als, daniel_one_shot, fedavg, nodewise, paper, sv_soft
+from benchmarks.methods import als, daniel_one_shot, fedavg, limit, nodewise, paper, sv_soft
 from benchmarks.methods.result import bytes_of_records, hub_rows
 from benchmarks.problems_made import simulation
 from daniel import Daniel
@@ -64,6 +66,31 @@ def test_a_step_that_diverges_gives_way_to_a_smaller_one(monkeypatch):
     found = paper.run(race_one.tiny(truth=False), np.random.default_rng(0))
     assert tried == [0.01, 0.003, 0.001]
     assert found.seconds < 1
+
+
+def test_every_step_of_the_papers_recipe_has_the_whole_limit(monkeypatch):
+    """The time that is told is that of one step: what diverged before must not use the limit."""
+    left = []
+
+    def one_shot(problem, said, eta):
+        left.append(signal.getitimer(signal.ITIMER_REAL)[0])
+        time.sleep(0.05)
+        if eta > 0.001:
+            raise np.linalg.LinAlgError
+        return np.ones((20, 1)), np.ones((20, 1))
+
+    monkeypatch.setattr(paper, "one_shot", one_shot)
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        limit.begin(100)
+        paper.run(race_one.tiny(truth=False), np.random.default_rng(0))
+    finally:
+        limit.end()
+        signal.signal(signal.SIGALRM, before)
+    assert left == pytest.approx([100] * 3, abs=0.02)
+    assert signal.getitimer(signal.ITIMER_REAL)[0] == 0
+    paper.run(race_one.tiny(truth=False), np.random.default_rng(0))
+    assert left[-1] == 0  # without a limit there is none
 
 
 def test_the_papers_recipe_counts_a_symmetric_derivative_once(monkeypatch):

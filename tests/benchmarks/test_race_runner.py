@@ -78,12 +78,42 @@ def test_what_is_kept():
     spared = over | {"reason": "more than 5 s on a smaller problem"}
     assert race.kept(spared, config, 5.0, "more than 5 s on a smaller problem")
     assert not race.kept(spared, config, 5.0, None)
+    for cores, again in ((None, True), (0.11, True), (0.1, False)):
+        old = done if cores is None else done | {"other_cores": cores}
+        assert race.kept(old, config, 5.0)  # by itself nothing that ended is raced again
+        assert race.kept(old, config, 5.0, again_disturbed=True) != again
+    slow = spared["reason"]
+    assert race.kept(spared, config, 5.0, slow, again_disturbed=True)  # it did not run
     for other in (
         race.config("visits", {"sha256": "y"}, entry(d=5)),
         race.config("visits", {"sha256": "x"}, entry(d=6)),
         race.config("medicare", {"sha256": "x"}, entry(d=5)),
     ):
         assert not race.kept(done, other, 5.0)
+
+
+def test_what_was_disturbed_is_raced_again_once_and_the_better_stays(place, monkeypatch):
+    calls, loads = [], iter([0.5, 0.8, 0.3, 0.05])
+
+    def measure(*_):
+        calls.append(1)
+        return {
+            "status": "done",
+            "seconds": 1.0,
+            "memory_mb": 1,
+            "auc": 1,
+            "other_cores": next(loads),
+        }
+
+    monkeypatch.setattr(race, "measure", measure)
+    seen = []
+    for again in (False, False, True, True, True, True):
+        found = run(place, {"m": entry()}, again_disturbed=again)
+        seen.append((len(calls), found["m"]["other_cores"]))
+    assert seen == [(1, 0.5), (1, 0.5), (2, 0.5), (3, 0.3), (4, 0.05), (4, 0.05)]
+    late = {"status": race.OVER, "reason": "more than 5 s", "limit": 5.0, "config": 1}
+    assert race.worse(late, late | {"status": "done"}, 1)
+    assert not race.worse(late, late | {"status": "done"}, 2)  # of another configuration
 
 
 def test_a_method_too_slow_for_the_smaller_problem_is_not_tried_on_the_larger(place, monkeypatch):

@@ -7,7 +7,7 @@ import pytest
 from distributed import Client, LocalCluster
 from typer.testing import CliRunner
 
-from benchmarks import large, papersize, race, tables, workers
+from benchmarks import large, page_dask, papersize, race, source, tables, workers
 from benchmarks.exchange import Cost
 from daniel.cli import app
 from daniel.core import natural, records
@@ -48,7 +48,15 @@ def test_many_codes_and_one_more_run_adds_its_rows(inside, tmp_path, monkeypatch
     steps = {"start": 2.0, "answer": 2.0, "finish": 2.0}
     assert found[1].seconds == {"plain": steps, "sketched": steps}
     assert "at most 2.5 records a code, here 120" in out.read_text("utf-8")
-    assert f"Last run: {race.machine()['processor']}, " in out.read_text("utf-8")
+    assert found[1].memory == {
+        "plain": dict.fromkeys(steps, 1.0),
+        "sketched": dict.fromkeys(steps, 1.0),
+    }
+    here = race.machine()["processor"]
+    assert (found[1].processor, found[1].core) == (here, source.core())
+    assert f"Last run: Machine: {here}, " in out.read_text("utf-8")
+    assert source.told_processor(out.read_text("utf-8")) == here
+    assert source.told_core(out.read_text("utf-8")) == source.core()
     assert large.others(out, large.Size(48, 110, 3)) == large.rows_of(out.read_text("utf-8"))[6:]
     assert large.others(out, large.Size(50, 110, 3)) == []  # of other codes
 
@@ -58,7 +66,8 @@ def test_a_table_of_one_run_keeps_its_rows(tmp_path):
         [{"answers": "plain", "step": "answer", "time": "25 s", "file": "801 MB"}]
     )
     (made,) = large.runs(text)
-    assert made == large.Run(large.Size(20_000, 50_000, 100), False, {"plain": {"answer": 25.0}})
+    took = {"plain": {"answer": 25.0}}
+    assert made == large.Run(large.Size(20_000, 50_000, 100), False, took, {}, None, None)
 
 
 def test_the_papers_size(inside, tmp_path, monkeypatch):
@@ -78,6 +87,7 @@ def test_the_papers_size(inside, tmp_path, monkeypatch):
     assert [row["step"] for row in found["steps"]] == ["start", "own answer", "answer", "finish"]
     unit = found["seconds of a bare sweep over the hub (unit)"]
     assert found["hub time in units (at most 60)"] == pytest.approx(6.0 / unit)
+    assert found[papersize.FULL] > 0
     run_on = found[papersize.RUN_ON]
     assert run_on["loss"] == found["loss"] >= run_on["at its end"] - 1e-4
     monkeypatch.setattr(papersize, "make_sites", lambda folder: None)
@@ -86,7 +96,7 @@ def test_the_papers_size(inside, tmp_path, monkeypatch):
     again = json.loads(out.read_text())
     assert again[papersize.RUN_ON] == run_on
     assert again["machine"]["processor"] == race.machine()["processor"]
-    monkeypatch.setattr(papersize, "fingerprint", lambda *patterns: "of other code")
+    monkeypatch.setattr(papersize, "core", lambda: "of other code")
     run(papersize, monkeypatch, "--folder", tmp_path / "kept", "--out", out)
     assert papersize.RUN_ON not in json.loads(out.read_text())
 
@@ -98,7 +108,14 @@ def test_workers(monkeypatch, capsys):
     with LocalCluster(**options, processes=False) as cluster, Client(cluster) as client:
         workers.sweeps(client, made, 5, 1)
         _, wanted = workers.fits(client, made, 5, 1)
-    said = capsys.readouterr().out
+        said = capsys.readouterr().out
+        with pytest.raises(AssertionError, match="without stages"):
+            workers.staged(client, made, 5)
+        monkeypatch.setattr(natural, "LARGE", 1)
+        workers.staged(client, made, 5)
+    stages = capsys.readouterr().out
+    assert list(page_dask.ratios(stages)) == [f"fit by stages, {made.n:,} records"]
+    assert max(page_dask.differences(stages).values()) < 1e-5
     assert f"one sweep, {made.n:,} records" in said
     assert f"fit, {wanted.solution.n_iter} steps" in said
     assert float(said.split("relative difference of Phi ")[1]) < 1e-5

@@ -1,0 +1,52 @@
+"""What the rows of a cluster (results/dask.txt) say about the bound of a fit."""
+
+import re
+
+BOUND = 1.25  # times the local time that a fit on a cluster may take
+ROW = re.compile(r"^( +)(\S.+?) +[\d.]+ s +[\d.]+ s +([\d.]+) x ")
+DIFFERENCE = re.compile(r"relative difference of Phi (\S+)")
+DERIVATIVE, KILLED = "full derivative", "killed"
+
+
+def ratios(text: str) -> dict[str, float]:
+    """Row -> time on the cluster / time here; a further indented row has its parent's name too."""
+    found: dict[str, float] = {}
+    above = ""
+    for line in text.splitlines():
+        if said := ROW.match(line):
+            indent, name, ratio = said.groups()
+            above, name = (name, name) if len(indent) == 2 else (above, f"{above}, {name}")
+            found[name] = float(ratio)
+    return found
+
+
+def differences(text: str) -> dict[str, float]:
+    """Row of a fit -> how far its couplings are from those of the fit here."""
+    found: dict[str, float] = {}
+    above = ""
+    for line in text.splitlines():
+        if said := ROW.match(line):
+            above = said[2]
+        elif said := DIFFERENCE.search(line):
+            found[above] = float(said[1])
+    return found
+
+
+def verdict(text: str) -> list[str]:
+    """Which rows are within the bound, and which are not."""
+    rows = ratios(text)
+    if not rows:
+        return []
+
+    def listed(fits: bool, over: bool) -> str:
+        some = {k: v for k, v in rows.items() if k.startswith("fit") == fits}
+        return "; ".join(f"{k} ({v:.2f} ×)" for k, v in some.items() if (v > BOUND) == over)
+
+    said = [f"A fit may take {BOUND} × the local time."]
+    for words, names in (
+        ("Within it", listed(True, False)),
+        ("**Above it**", listed(True, True)),
+        ("Other rows above it", listed(False, True)),
+    ):
+        said += [f"{words}: {names}."] if names else []
+    return [" ".join(said), ""]
