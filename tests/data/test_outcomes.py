@@ -161,9 +161,7 @@ def test_omop_conditions_can_be_outcomes(tmp_path, written):
 @pytest.mark.parametrize("name", ["outcome.csv", "outcome.tsv", "outcome.parquet"])
 def test_a_file_of_times(flat, tmp_path, name):
     folder, _ = flat
-    table = pd.DataFrame(
-        {"patient": ["p3", "p1", "nobody"], "time": [12.5, 400, 3], "event": [1, 0, 1]}
-    )
+    table = pd.DataFrame({"patient": ["p3", "p1"], "time": [12.5, 400], "event": [1, 0]})
     if name.endswith("parquet"):
         table.to_parquet(tmp_path / name, index=False)
     else:
@@ -171,6 +169,27 @@ def test_a_file_of_times(flat, tmp_path, name):
     found = read_outcome(folder / "site", tmp_path / name)
     assert with_ids(folder / "site", found) == {"p3": (12.5, 1), "p1": (400.0, 0)}
     assert found.dtypes.astype(str).tolist() == ["int64", "float64", "int64"]
+
+
+@pytest.mark.parametrize("target", [None, TARGET])
+def test_a_file_of_another_site_is_refused(flat, tmp_path, target):
+    """Its patients are numbered alike; a tenth of the rows may be of others."""
+    folder, events = flat
+    known = events["patient"] if target is None else events["patient"][events["code"] == TARGET]
+    others = ["x1", "x2"] if target is None else sorted({*events["patient"]} - {*known})[:1]
+    ids = [*dict.fromkeys(known)][: 9 * len(others)]
+    for patients, refused in ((ids + others, False), (ids[1:] + others, True)):
+        table = pd.DataFrame({"patient": patients, "time": 5.0, "event": 1})
+        table.to_csv(tmp_path / "south.csv", index=False)
+        if not refused:
+            found = read_outcome(folder / "site", tmp_path / "south.csv", target=target)
+            assert set(ids) <= set(with_ids(folder / "site", found))
+            continue
+        with pytest.raises(InputError) as error:
+            read_outcome(folder / "site", tmp_path / "south.csv", target=target)
+        text = str(error.value)
+        assert text.startswith("south.csv is not of this site (north): more than a tenth of its")
+        assert (f"no record with {TARGET}" in text) == (target is not None)
 
 
 @pytest.mark.parametrize(

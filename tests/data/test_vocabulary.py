@@ -100,6 +100,23 @@ def test_a_map_replaces_and_counts(run, tmp_path):
     assert report["repaired"] == {"letter case": 1, "dots": 1}
 
 
+def test_tabs_and_line_breaks_become_blanks(run, tmp_path):
+    """In a code, in its vocabulary and in what a map writes: names stand in lines, between tabs."""
+    write(tmp_path, "map.csv", 'icd,phecode\nI10,"401\t1"\nE11.9,"250\n2"\n')
+    rows = '"LO\tCAL","5""\tpipe"', '"LO CAL","5""  pipe"', '"LO\nCAL","a,\r\nb"', "X,d'Arcy"
+    odd = "".join(f"d,2020-01-01,{row}\n" for row in rows)
+    result = run(EVENTS + odd, BASE + MAP)
+    local = {'LO CAL:5" pipe', "LO CAL:a, b", "X:d'Arcy"}
+    assert {c for p, c in names(result) if p == "d"} == local
+    assert {c for p, c in names(result) if p == "a"} == {"PheCode:401 1", "PheCode:250 2"}
+
+
+def test_a_code_list_with_a_tab_in_a_code_is_refused(run):
+    toml = 'version = 1\n[codes]\nnames = ["X:a", "LOCAL:as\\tpirin"]\n'
+    with pytest.raises(InputError, match=r"code 'LOCAL:as\\tpirin' has a tab, a line break or"):
+        run(EVENTS, toml)
+
+
 def test_only_the_vocabularies_that_are_asked_for(run, tmp_path):
     write(tmp_path, "map.csv", "icd,phecode\nE119,250.2\n")
     toml = BASE + 'vocabularies = ["PheCode", "ICD10-CM"]\n' + MAP

@@ -69,6 +69,33 @@ def test_a_wrong_pairs_file_is_named(tmp_path):
         read_pairs(tmp_path / "d.parquet")
 
 
+@pytest.mark.parametrize("name", ["p.tsv", "p.tsv.gz", "p.csv", "p.parquet"])
+def test_words_that_look_like_nothing_are_words(tmp_path, name):
+    rows = [("NA", "X:1", "None"), ("X:1", "null", "nan")]
+    pairs = read_pairs(write(pd.DataFrame(rows, columns=PAIRS.columns), tmp_path / name))
+    assert found(pairs) == {("NA", "X:1", "None"), ("X:1", "null", "nan")}
+    for empty in ("", "  "):
+        rows[1] = ("X:1", "X:2", empty)
+        with pytest.raises(InputError, match="rows without a code"):
+            read_pairs(write(pd.DataFrame(rows, columns=PAIRS.columns), tmp_path / name))
+
+
+def test_between_tabs_a_quote_is_part_of_a_code(tmp_path):
+    """One that is never closed must not take the rows after it."""
+    path = tmp_path / "p.tsv"
+    path.write_text('code1\tcode2\trelation\n"X:1\tX:2\tr\nX:3\tX:5" y\tr\nX:3\tX:4\t"r"\n')
+    assert found(read_pairs(path)) == {
+        ('"X:1', "X:2", "r"),
+        ("X:3", 'X:5" y', "r"),
+        ("X:3", "X:4", '"r"'),
+    }
+    path.write_text('"code1"\t"code2"\t"relation"\n"X:1"\t"X:2"\t"r"\n')  # as R writes it
+    assert found(read_pairs(path)) == {("X:1", "X:2", "r")}
+    path.write_text("")
+    with pytest.raises(FormatError, match="cannot be read"):
+        read_pairs(path)
+
+
 def test_unknown_codes_are_counted_and_ten_are_named():
     many = [(f"X:{k:02d}", "PheCode:290.1", "similar") for k in range(15)]
     pairs = pd.concat([PAIRS[3:], pd.DataFrame(many, columns=PAIRS.columns)])
@@ -234,6 +261,36 @@ def test_umls_relations_come_to_codes(umls):
     assert found(umls_pairs(codes, mrrel, mrconso, relations=only)) == {
         ("RxNorm:11", "RxNorm:12", "is a")
     }
+
+
+def test_codes_without_a_concept_are_counted_by_vocabulary(umls):
+    codes = ["RxNorm:11", "RxNorm:12", "RxNorm:13", "PheCode:290.1", "local"]
+    coverage = umls_pairs(codes, *umls).attrs["coverage"]
+    assert coverage.found == {"RxNorm": 2}
+    assert coverage.total == {"": 1, "PheCode": 1, "RxNorm": 3}
+    assert not coverage.complete
+    assert ": no vocabulary 0 of 1, PheCode 0 of 1, RxNorm 2 of 3; the others" in str(coverage)
+    whole = umls_pairs(codes[:2], *umls).attrs["coverage"]
+    assert whole.complete and "Every code" in str(whole)
+
+
+@pytest.mark.parametrize(
+    ("ours", "sab"),
+    [
+        ("MeSH", "MSH"),
+        ("MedDRA", "MDR"),
+        ("ICD9Proc", "ICD9CM"),
+        ("NCIt", "NCI"),
+        ("LOINC", "LNC"),
+        ("CPT4", "CPT"),
+    ],
+)
+def test_omop_s_names_find_those_of_the_umls(tmp_path, ours, sab):
+    atoms = [{0: "C1", 11: sab, 13: "1", 16: "N"}, {0: "C2", 11: sab, 13: "2", 16: "N"}]
+    mrrel = rrf(tmp_path / "MRREL.RRF", 16, [relation("C1", "related_to", "C2")])
+    mrconso = rrf(tmp_path / "MRCONSO.RRF", 18, atoms)
+    pairs = umls_pairs([f"{ours}:1", f"{ours}:2"], mrrel, mrconso)
+    assert found(pairs) == {(f"{ours}:1", f"{ours}:2", "related to")}
 
 
 def test_umls_tables_may_spell_vocabularies_otherwise(umls):

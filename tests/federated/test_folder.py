@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -20,6 +21,7 @@ from daniel.errors import DanielError, FormatError, InputError
 from daniel.federated import folder, messages, protocol
 from daniel.federated.describe import describe, describe_parcel
 from daniel.federated.files import new_folder, read_file, write_file
+from daniel.federated.keys import roster_entry, write_key
 from daniel.federated.report import Report
 from daniel.federated.validate import ADAPTED, ALONE, EDGES, _calibration, validate
 from daniel.study import Study
@@ -53,6 +55,82 @@ def test_three_commands_give_the_model_that_memory_gives(answered, hospitals):
     assert Report.from_json(report.to_json()) == report
     assert [s.site for s in report.sites] == ["north", "south", "east"]
     assert report.start == messages.read(Path("start.daniel").read_bytes()).sha256
+
+
+def test_codes_with_quotes_and_commas_pass_through_the_whole_exchange(make, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    odd = ('LOCAL:5" pipe', "LOCAL:a, b", "LOCAL:d'Arcy", '"quoted"')
+    network = make()
+    entries = []
+    for name, key in network.keys.items():
+        write_key(key, tmp_path)
+        entries.append(roster_entry(key, "hub" if name == "north" else "site"))
+        rows, columns = network.sites[name].Z.nonzero()
+        codes = np.array([*odd, *network.study.codes.names[len(odd) :]])
+        events = {
+            "patient": network.sites[name].patients[rows],
+            "date": np.where(rows % 2, "2020-09-01", "2020-01-01"),
+            "code": codes[columns],
+        }
+        pd.DataFrame(events).to_csv(f"{name}.csv", index=False)
+    head, sites = "version = 1\nname = 'trial'\n", "\n".join(entries)
+    Path("draft.toml").write_text(head + sites)
+    run("prepare", "north.csv", "--study", "draft.toml", "--site", "north", "--out", "draft")
+    Path("draft/codes.tsv").rename("codes.tsv")
+    Path("study.toml").write_text(f"{head}[codes]\nfile = 'codes.tsv'\n{sites}")
+    for name in network.sites:
+        run("prepare", f"{name}.csv", "--site", name, "--out", name)
+    run("start", "north")
+    files = [f"{name}.daniel" for name in network.sites]
+    for name, file in zip(network.sites, files, strict=True):
+        run("answer", name, "start.daniel", "--approve", "Ada", "--out", file)
+    run("finish", "north", "start.daniel", *files)
+    model = folder.read_model(Path("model"))
+    assert set(model.feature_names_in_) == set(codes)
+    plain = pd.read_csv("model/embedding.tsv", sep="\t", quoting=3)
+    assert plain["code"].tolist() == model.feature_names_in_.tolist()
+    np.testing.assert_allclose(plain.iloc[:, 1:], model.embedding_, rtol=1e-5)
+    assert Path("model/codes.tsv").read_text().splitlines()[1:] == plain["code"].tolist()
+    run("fit", *network.sites, "--out", "here")
+    assert Path("here/embedding.tsv").read_bytes() == Path("model/embedding.tsv").read_bytes()
+    run("export", "model", "--out", "vectors")
+    named = pd.read_csv("vectors/metadata.tsv", sep="\t", quoting=3)
+    assert named["code"].tolist() == plain["code"].tolist()
+
+
+def test_a_long_table_is_written_in_parts(tmp_path):
+    table = pa.table({"code": [f'X:"{i}' for i in range(2500)], "d1": np.arange(2500) / 8})
+    folder._write_tsv(table, tmp_path / "e.tsv")
+    lines = [f'X:"{i}\t{i / 8:g}' for i in range(2500)]
+    assert (tmp_path / "e.tsv").read_text().splitlines() == ["code\td1", *lines]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "report.html", "figures/one.png"])
+def test_what_a_user_put_into_a_model_folder_is_not_lost(answered, name):
+    files = [f"{site}.daniel" for site in ("north", "south", "east")]
+    commands = (
+        ("finish", "north", "start.daniel", *files, "--out", "model"),
+        ("fit", "north", "south", "east", "--out", "model"),
+    )
+    for command in commands:  # one model takes the place of the other
+        run(*command)
+    precious = Path("model") / name
+    precious.parent.mkdir(exist_ok=True)
+    precious.write_text("precious")
+    before = {path: path.stat().st_mtime_ns for path in Path("model").rglob("*")}
+    for command in commands:
+        text = run(*command, code=2)
+        assert f"model holds {name.partition('/')[0]}" in text and text.count("\n") == 1
+    assert {path: path.stat().st_mtime_ns for path in Path("model").rglob("*")} == before
+
+
+def test_a_report_of_others_does_not_make_a_model_folder(here):
+    Path("study").mkdir()
+    Path("study/report.json").write_text('{"title": "our results"}')
+    text = run("fit", "north", "south", "east", "--out", "study", code=2)
+    assert "study/report.json is no report that this daniel knows, and would be lost" in text
+    assert text.count("\n") == 1
+    assert Path("study/report.json").read_text() == '{"title": "our results"}'
 
 
 def test_without_approval_the_answer_is_shown_and_not_written(here):

@@ -7,15 +7,16 @@ from pathlib import Path
 import networkx as nx
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sklearn.base import clone
-from two_hospitals import CODES, TARGET, P
+from two_hospitals import CODES, TARGET, P, with_target
 from typer.testing import CliRunner
 
 from daniel.cli import app
 from daniel.data.prepare import prepare
-from daniel.data.sitefolder import read_site
+from daniel.data.sitefolder import _code_list, read_site
 from daniel.errors import InputError, ParameterError
 from daniel.evaluate.cases import Cases
 from daniel.evaluate.compare import FEDERATED, Entry
@@ -24,7 +25,7 @@ from daniel.evaluate.relations import relation_auc
 from daniel.federated import folder
 from daniel.matrix import CodeMatrix
 from daniel.report.assemble import Choices, Umls, assemble
-from daniel.report.records import Outcome, read_sites
+from daniel.report.records import Outcome, read_descriptions, read_sites
 from daniel.study import Codes, Window
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -108,6 +109,15 @@ def test_relations_of_the_umls_stand_beside_those_of_a_file(study, umls):
     frame = parts.sections[0].tables[0].frame
     assert list(frame.index.unique()) == ["one group", "mapped to", "related to"]
     assert list(frame["known pairs"].iloc[::2]) == [40, 1, 1]
+    text = parts.sections[0].text
+    assert "1 of 41 known pairs are left out" in text
+    assert "have a UMLS concept: PheCode 3 of 20; the others are in no pair of the UMLS." in text
+
+
+def test_a_release_without_relations_says_what_it_covers(study, umls):
+    (umls / "MRREL.RRF").write_text("C1|A1|AUI|RO|C2|A2|AUI|isa|R1||PheCode|PheCode|||N||\n")
+    with pytest.raises(InputError, match=r"relates no two codes of the study\. .* PheCode 3 of 20"):
+        assemble(study.root / "model", choices=Choices(umls=Umls(umls)))
 
 
 def test_hierarchies_give_known_pairs(study, tmp_path):
@@ -193,10 +203,13 @@ def few_before(events):
 def test_a_target_without_records_before_and_after_still_has_a_report(study, tmp_path, kept):
     root, sites, outcomes = study.root, [], []
     for name in ("north", "south"):
-        kept(study.events[name]).to_csv(tmp_path / f"{name}.csv", index=False)
+        events = kept(study.events[name])
+        events.to_csv(tmp_path / f"{name}.csv", index=False)
         prepare(str(tmp_path / f"{name}.csv"), study.study, name, tmp_path / name)
         sites.append(tmp_path / name)
-        outcomes.append(root / f"{name}-outcome.csv")
+        outcomes.append(tmp_path / f"{name}-outcome.csv")
+        follow = pd.read_csv(root / f"{name}-outcome.csv")
+        with_target(follow, events).to_csv(outcomes[-1], index=False)
     parts = assemble(
         root / "model",
         sites,
@@ -272,6 +285,7 @@ def test_records_of_all_sites_with_patients_kept_apart(study):
     for path, known in zip(folders, records.pseudonyms, strict=True):
         people = pq.read_table(path / "patients.parquet").to_pandas()
         truth = pd.read_csv(root / f"{path.name}-outcome.csv").set_index("patient")
+        people = people[people["patient"].astype(int).isin(truth.index)]
         for _, who in people.iloc[::40].iterrows():
             number = first + int(np.flatnonzero(known == who["pseudonym"])[0])
             assert survival.loc[number, "time"] == truth.loc[int(who["patient"]), "time"]
@@ -285,6 +299,19 @@ def test_words_of_a_site_stand_where_the_file_has_none(study, tmp_path):
     words.write_text('code,description\nPheCode:5,"asthma, severe"\nPheCode:6,\n')
     parts = assemble(study.root / "model", descriptions=words)
     assert dict(parts.descriptions) == {"PheCode:5": "asthma, severe"}
+
+
+def test_words_between_tabs_may_hold_quotes(study, tmp_path):
+    """A quote that is never closed must not take the rows after it."""
+    words = tmp_path / "words.tsv"
+    words.write_text('code\tdescription\nPheCode:5\t"severe asthma\nPheCode:6\t5" cut\n')
+    expected = {"PheCode:5": '"severe asthma', "PheCode:6": '5" cut'}
+    assert read_descriptions(words) == expected
+    words.write_text('"code"\t"description"\n"PheCode:5"\t"asthma"\n')  # as R writes it
+    assert read_descriptions(words) == {"PheCode:5": "asthma"}
+    codes = pa.table({"code": list(expected), "description": list(expected.values())})
+    words.write_text(_code_list(codes))
+    assert read_descriptions(words) == expected
 
 
 @pytest.fixture
@@ -358,6 +385,9 @@ def test_bad_input_is_one_sentence(study, tmp_path):
     nobody.to_csv(tmp_path / "nobody.csv", index=False)
     text = run(model, north, "--target", TARGET, "--outcome", tmp_path / "nobody.csv", code=2)
     one_sentence(text, "has the outcome")
+    swapped = ("--outcome", root / "south-outcome.csv", "--outcome", outcome)
+    text = run(model, north, root / "south", "--target", TARGET, *swapped, code=2)
+    one_sentence(text, "south-outcome.csv is not of this site (north)", "more than a tenth")
     one_sentence(run(model, "--compare", code=2), "give site folders")
     one_sentence(run(model, "--outcome-code", "death", code=2), "give both, or neither")
     one_sentence(run(model, "--no-landmark", code=2), "give both, or neither")
@@ -391,6 +421,22 @@ def test_a_file_of_others_is_not_written_over(tmp_path, command, name):
     precious.write_text("")  # an empty file is nobody's
     said = run(*what, "--out", out, command=command, code=2)
     one_sentence(said, "no model folder")
+
+
+@pytest.mark.parametrize("out", ["", ".", "./", "..", "sub/.."])
+def test_a_graph_needs_a_name_for_its_files(tmp_path, out):
+    text = run(tmp_path / "nowhere", "--around", TARGET, "--out", out, command="graph", code=2)
+    one_sentence(text, "is a folder, and no name for the files: give one such as", "graph.")
+
+
+@pytest.mark.parametrize("ending", ["", ".svg", ".PNG", ".graphml", ".cyjs"])
+def test_a_graph_s_name_may_have_an_ending(study, tmp_path, ending):
+    run(
+        study.root / "model", "--around", TARGET, "--out", tmp_path / f"a.b{ending}",
+        command="graph",
+    )  # fmt: skip
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["a.b.cyjs", "a.b.graphml", "a.b.png", "a.b.svg"]
 
 
 @pytest.mark.parametrize("command", ["report", "graph"])

@@ -3,7 +3,7 @@
 import networkx as nx
 import pandas as pd
 import pytest
-from two_hospitals import TARGET
+from two_hospitals import TARGET, with_target
 from typer.testing import CliRunner
 
 from daniel.cli import app
@@ -47,7 +47,7 @@ def south(study, folder, kept, followed=slice(None)):
     events = kept(study.events["south"])
     events.to_csv(folder / "south.csv", index=False)
     prepare(str(folder / "south.csv"), study.study, "south", folder / "south")
-    follow = pd.read_csv(study.root / "south-outcome.csv")[followed]
+    follow = with_target(pd.read_csv(study.root / "south-outcome.csv"), events)[followed]
     follow.to_csv(folder / "south-outcome.csv", index=False)
     return folder / "south", folder / "south-outcome.csv"
 

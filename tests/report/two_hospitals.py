@@ -17,6 +17,11 @@ TARGET = "PheCode:3"
 CODES = (*(f"PheCode:{j}" for j in range(P)), "RxNorm:rare")
 
 
+def with_target(follow: pd.DataFrame, events: pd.DataFrame) -> pd.DataFrame:
+    """The rows of an outcome file whose patients have the target: its time starts there."""
+    return follow[follow["patient"].isin(events.loc[events["code"] == TARGET, "patient"])]
+
+
 def make_study(root: Path) -> SimpleNamespace:
     """Two site folders whose sources use the same patient numbers, and the model of both."""
     rng = np.random.default_rng(1)
@@ -52,7 +57,7 @@ def make_study(root: Path) -> SimpleNamespace:
         rate = 0.0004 * (1 + 4 * follow["patient"].map(sick).fillna(0))
         follow["time"] = np.ceil(rng.exponential(1 / rate)).clip(1, 1500)
         follow["event"] = (follow["time"] < 1500).astype(int)
-        follow.to_csv(root / f"{name}-outcome.csv", index=False)
+        with_target(follow, events[name]).to_csv(root / f"{name}-outcome.csv", index=False)
     folder.fit([root / "north", root / "south"], agreed, root / "model")
     pd.DataFrame(
         [

@@ -40,8 +40,9 @@ def graph(
     from daniel.errors import ParameterError
     from daniel.evaluate.graph import write_graph
     from daniel.plots import code_network, save
-    from daniel.report.graphs import check_files, graph_of
+    from daniel.report.graphs import check_files, graph_of, stem_of
 
+    out = stem_of(out)
     check_files(out)
     if around is None and not sites:
         raise ParameterError(

@@ -44,9 +44,9 @@ def apply_map(engine: Engine, study: Study, m: CodeMap) -> MapReport:
         SELECT id, vocabulary, vkey, code, origin,
             missed OR vkey IN (SELECT vkey FROM sources) AS missed
         FROM named ANTI JOIN (FROM found WHERE agree) f USING (vkey, code)
-        UNION SELECT n.id, {text(m.target)}, key_of({text(m.target)}), unnest(f.value), n.origin,
-            false
-        FROM named n JOIN found f USING (vkey, code) WHERE f.agree
+        UNION SELECT n.id, {text(m.target)}, key_of({text(m.target)}), tidy(t), n.origin, false
+        FROM named n JOIN (SELECT vkey, code, unnest(value) AS t FROM found WHERE agree) f
+        USING (vkey, code)
         """
     )
     return _report(engine, m, sha256)

@@ -30,6 +30,7 @@ from daniel.matrix import CodeMatrix
 from daniel.study import Omop, Study, Window
 
 DEATH = ("DEATH", "MEDS_DEATH")  # these words ask for the deaths that the source knows
+STRANGE = 0.1  # share of a file's rows that may be of others than the target's patients here
 
 
 def read_outcome(
@@ -49,11 +50,13 @@ def read_outcome(
     which the first event with this code is the outcome; "death" asks for deaths.  A code is
     written as VOCABULARY:code, or as the source has it.
 
-    target: with `code`, the patients who have it; time starts on the first day of their first
-    window with it, so the outcome may come before the target, and codes of that record after the
-    outcome.  landmark: time starts after that window instead, and neither can happen.  A patient
-    with an earlier outcome, or not seen any more, is left out; one who has the outcome on the first
-    day gets half a day.  A site may have nobody with the outcome.
+    target: a code.  A file with more than a tenth of its rows of patients who do not have it here
+    is refused; without a target, one with so many rows of patients who are unknown here.  With
+    `code`, the patients who have the target are followed.  Time starts on the first day of their
+    first window with it, so the outcome may come before the target, and codes of that record after
+    the outcome.  landmark: time starts after that window instead, and neither can happen.  Whoever
+    has an earlier outcome, or is not seen any more, is left out; one who has the outcome on the
+    first day gets half a day.  A site may have nobody with the outcome.
     """
     site = Path(site)
     patients = _patients(site)
@@ -62,7 +65,7 @@ def read_outcome(
         engine(Path(work), memory, timezone, None) as db,
     ):
         if code is None:
-            return _from_file(db, Path(source), patients)
+            return _from_file(db, site, Path(source), patients, target)
         if target is None:
             raise ParameterError("An outcome code needs a target, whose first record starts time.")
         study = _study(site)
@@ -124,7 +127,9 @@ def _study(site: Path) -> Study:
         raise FormatError(f"{site} is damaged: make it again with `daniel prepare`.") from None
 
 
-def _from_file(db: Engine, path: Path, patients: pd.DataFrame) -> pd.DataFrame:
+def _from_file(
+    db: Engine, site: Path, path: Path, patients: pd.DataFrame, target: str | None
+) -> pd.DataFrame:
     if not path.is_file():
         raise InputError(f"There is no outcome file {path}: give one, or a source with its code.")
     found = tables.relation(db, [path], path.name)
@@ -134,12 +139,14 @@ def _from_file(db: Engine, path: Path, patients: pd.DataFrame) -> pd.DataFrame:
     rows = db.table(f"SELECT {columns} FROM {found.sql}").to_pandas()
     number = patients.set_index("patient")["pseudonym"]
     rows = rows.assign(patient=rows["patient"].str.strip())
-    rows = rows[rows["patient"].isin(number.index)]
-    if rows.empty:
+    here = rows["patient"].isin(number.index)
+    if not here.any():
         raise InputError(
             f"No patient of {path.name} is in the site folder: expected the ids that the source of "
             "the folder has."
         )
+    _check_of_this_site(site, path, rows["patient"], number, target)
+    rows = rows[here]
     values: dict[str, Any] = {
         name: pd.to_numeric(rows[name].replace({"true": "1", "false": "0"}), errors="coerce")
         for name in ("time", "event")
@@ -148,6 +155,24 @@ def _from_file(db: Engine, path: Path, patients: pd.DataFrame) -> pd.DataFrame:
         raise InputError(f"{path.name} must hold days as `time`, and 0 or 1 as `event`.")
     pseudonyms = number.loc[rows["patient"]]  # 63 bits: never as a float
     return _table(pseudonyms, values["time"], values["event"])
+
+
+def _check_of_this_site(
+    site: Path, path: Path, ids: pd.Series, number: pd.Series, target: str | None
+) -> None:
+    """Refuse a file of other patients, who are often numbered alike; number: pseudonyms by id.
+
+    Time starts with the target, so a row is of a patient who has it here.
+    """
+    if target is not None:
+        number = number[number.isin(first_records(read_site(site), target)[0])]
+    if (~ids.isin(number.index)).mean() > STRANGE:
+        lacking = "" if target is None else f" or have no record with {target}"
+        raise InputError(
+            f"{path.name} is not of this site ({read_info(site)['site']}): more than a tenth of "
+            f"its rows are of patients who are unknown here{lacking}; give the site's own file, "
+            "with its patients who have the target."
+        )
 
 
 def _starts(patients: pd.DataFrame, matrix: CodeMatrix, target: str) -> pd.DataFrame:

@@ -9,13 +9,17 @@
 A raw code may have several rows in named and wanted: a drug has several ingredients.
 """
 
+import re
+
 import numpy as np
 import pyarrow as pa
 
 from daniel.data.engine import Engine, text
 from daniel.data.lookup import find
+from daniel.errors import InputError
 from daniel.study import Study
 
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # what `tidy` makes a blank of
 WELL_KNOWN = (
     *("ATC", "CCS", "CPT4", "CVX", "HCPCS", "ICD9CM", "ICD9Proc", "ICD10", "ICD10CM", "ICD10PCS"),
     *("LOINC", "NDC", "PheCode", "RxNorm", "SNOMED"),
@@ -121,8 +125,13 @@ def drop_columns(engine: Engine, dropped: np.ndarray) -> None:
 
 
 def _from_list(engine: Engine, study: Study) -> list[str]:
-    """The study's list fixes the columns."""
+    """The study's list fixes the columns; names stand in lines of files, between tabs."""
     names = list(study.codes.names)
+    if strange := [name for name in names if CONTROL.search(name)]:
+        raise InputError(
+            f"The study's code {strange[0]!r} has a tab, a line break or another control character "
+            "in it: write a blank in its place, or take the code off the list."
+        )
     cut = [name.partition(":") if ":" in name else ("", "", name) for name in names]
     engine.load(
         "listed",
@@ -141,7 +150,7 @@ def _from_rule(engine: Engine, study: Study) -> list[str]:
         f"""
         CREATE TABLE chosen AS
         WITH shown AS (  -- one spelling of each vocabulary, the study's own if it has one
-            SELECT vkey, coalesce(min(v) FILTER (ours), min(v)) AS v FROM (
+            SELECT vkey, tidy(coalesce(min(v) FILTER (ours), min(v))) AS v FROM (
                 FROM known WHERE ours UNION ALL SELECT vocabulary, vkey, false FROM named
             ) GROUP BY vkey
         ), code AS (

@@ -8,10 +8,12 @@ they lie.  Nothing of them is part of this package.
 """
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from csv import QUOTE_MINIMAL, QUOTE_NONE
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import pandas as pd
 import pyarrow as pa
@@ -19,14 +21,16 @@ import pyarrow.compute as pc
 from pyarrow import csv
 
 from daniel.errors import FormatError, InputError, ParameterError
-from daniel.matrix import listed
+from daniel.matrix import listed, vocabulary_of
 
 __all__ = [
     "UMLS_RELATIONS",
+    "Coverage",
     "Unknown",
     "kin",
     "phecode_pairs",
     "read_pairs",
+    "read_text",
     "rxnorm_atc_pairs",
     "split_known",
     "umls_pairs",
@@ -44,7 +48,15 @@ UMLS_RELATIONS: Mapping[str, tuple[str, ...]] = {
 }
 # Rich Release Format: a bar after every field, the last one too.
 MRREL = "CUI1|AUI1|STYPE1|REL|CUI2|AUI2|STYPE2|RELA|RUI|SRUI|SAB|SL|RG|DIR|SUPPRESS|CVF|"
-SABS = {"SNOMED": "SNOMEDCT_US", "LOINC": "LNC", "CPT4": "CPT"}  # of OMOP's names
+SABS = {  # of OMOP's names in capitals, where the UMLS has others
+    "SNOMED": "SNOMEDCT_US",
+    "LOINC": "LNC",
+    "CPT4": "CPT",
+    "ICD9PROC": "ICD9CM",
+    "MESH": "MSH",
+    "MEDDRA": "MDR",
+    "NCIT": "NCI",
+}
 MRCONSO = "CUI|LAT|TS|LUI|STT|SUI|ISPREF|AUI|SAUI|SCUI|SDUI|SAB|TTY|CODE|STR|SRL|SUPPRESS|CVF|"
 
 Table: TypeAlias = pd.DataFrame | str | Path
@@ -75,18 +87,46 @@ class Unknown:
         )
 
 
+@dataclass(frozen=True)
+class Coverage:
+    """How many codes of each vocabulary of a study have a UMLS concept; its text is one sentence.
+
+    found, total: vocabulary -> codes with a concept, and all codes.
+    """
+
+    found: Mapping[str, int]
+    total: Mapping[str, int]
+
+    @property
+    def complete(self) -> bool:
+        return all(self.found.get(name, 0) == n for name, n in self.total.items())
+
+    def __str__(self) -> str:
+        if self.complete:
+            return "Every code of the study has a UMLS concept."
+        shares = [
+            f"{name or 'no vocabulary'} {self.found.get(name, 0):,} of {n:,}"
+            for name, n in self.total.items()
+        ]
+        more = f" and {len(shares) - NAMED:,} more vocabularies" if len(shares) > NAMED else ""
+        return (
+            f"So many codes of the study have a UMLS concept: {', '.join(shares[:NAMED])}{more}; "
+            "the others are in no pair of the UMLS."
+        )
+
+
 def read_pairs(path: str | Path) -> pd.DataFrame:
     """Known pairs of a .tsv, .csv (both also .gz) or .parquet file with code1, code2, relation.
 
     Other columns are dropped, as are repeated pairs and pairs of a code with itself.
     """
-    table = _read(path, COLUMNS)
-    if table[COLUMNS].isna().any(axis=None):
+    table = _read(path, COLUMNS)[COLUMNS]
+    cells = table.astype(str).apply(lambda column: column.str.strip())
+    if (table.isna() | cells.eq("")).any(axis=None):
         raise InputError(
             f"{Path(path).name} has rows without a code or a relation: fill them in or remove them."
         )
-    one, two, relation = (table[column].astype(str).str.strip() for column in COLUMNS)
-    pairs = _tidy(one, two, relation)
+    pairs = _tidy(*(cells[column] for column in COLUMNS))
     if pairs.empty:
         raise InputError(f"{Path(path).name} holds no pair of two different codes.")
     return pairs
@@ -238,6 +278,8 @@ def umls_pairs(
     (SAB), or in `cuis`, a table code, cui.  Vocabularies that the UMLS does not have, such as
     PheCode, need `cuis`, or `through`: a table source, target from codes that it has
     ("ICD10CM:F00") to those of the study ("PheCode:290.11").  relations: name -> values of RELA.
+
+    attrs["coverage"] of the result: the `Coverage` of the codes by concepts.
     """
     concepts = _concepts(codes, mrconso, cuis, through)
     if concepts.empty:
@@ -258,7 +300,13 @@ def umls_pairs(
     name = {value: name for name, values in relations.items() for value in values}
     first = rows.merge(concepts, left_on="CUI1", right_on="cui")
     both = first.merge(concepts, left_on="CUI2", right_on="cui", suffixes=("1", "2"))
-    return _tidy(both["code1"], both["code2"], both["RELA"].map(name))
+    pairs = _tidy(both["code1"], both["code2"], both["RELA"].map(name))
+    pairs.attrs["coverage"] = Coverage(*map(_by_vocabulary, (concepts["code"].unique(), codes)))
+    return pairs
+
+
+def _by_vocabulary(codes: Iterable[str]) -> dict[str, int]:
+    return dict(sorted(Counter(map(vocabulary_of, codes)).items()))
 
 
 # --- tables of pairs ------------------------------------------------------------------------------
@@ -414,12 +462,24 @@ def _read_file(path: Path) -> pd.DataFrame:
         if kind == "parquet":
             return pd.read_parquet(path)
         if kind in ("tsv", "csv"):
-            return pd.read_csv(path, sep="\t" if kind == "tsv" else ",", dtype=str)
+            return read_text(path, "\t" if kind == "tsv" else ",")
     except FileNotFoundError:
         raise InputError(f"There is no file {path}.") from None
     except (OSError, ValueError):  # pandas and Arrow derive theirs from it
         raise FormatError(f"{path.name} cannot be read as {kind}.") from None
     raise InputError(f"{path.name} is of no known kind: expected .tsv, .csv or .parquet.")
+
+
+def read_text(path: Path, separator: str) -> pd.DataFrame:
+    """A table of text.  Only empty cells are missing: "None" and "NA" are words, or codes.
+
+    Between tabs a quotation mark is part of a cell, as in the files of daniel and of Athena, unless
+    the names of the columns are quoted too, as R does.
+    """
+    options: dict[str, Any] = {"sep": separator, "quoting": QUOTE_NONE}
+    if separator == "," or str(pd.read_csv(path, nrows=0, **options).columns[0]).startswith('"'):
+        options["quoting"] = QUOTE_MINIMAL
+    return pd.read_csv(path, dtype=str, keep_default_na=False, na_values=[""], **options)
 
 
 def _some(table: pd.DataFrame) -> str:

@@ -1,7 +1,7 @@
 """The exchange as files: site folders and keys in; starts, answers and model folders out.
 
 A model folder holds model.safetensors, codes.tsv, embedding.tsv, embedding.parquet, report.json and
-report.md.  Everything appears whole or not at all.
+report.md, and is replaced only if it holds nothing else.  Everything appears whole or not at all.
 """
 
 import hashlib
@@ -34,6 +34,8 @@ from daniel.modelfile import IN_FOLDER as MODEL
 from daniel.study import Site, Study
 
 REPORT = "report.json"
+OWN = (MODEL, "codes.tsv", "embedding.tsv", "embedding.parquet", REPORT, "report.md")
+LINES = 1024  # of embedding.tsv, written at once
 RECORDS = ("window", "omop")  # parts of a study that make records; codes and maps beside them
 
 
@@ -185,7 +187,7 @@ def write_model(
     name = site_name(folder, study)
     if study.site(name).role != "hub":
         raise InputError(f"{name!r} is not the hub of this study: only the hub finishes.")
-    check_folder(out, REPORT)
+    _check_model_folder(out)
     limit = _limit(study)
     opening = read_file(start, limit)
     files = _Files(answers, limit, name, _key_file(name, key))
@@ -226,7 +228,7 @@ def fit(
     names = [site_name(folder, study) for folder in folders]
     if len(set(names)) < len(names):
         raise InputError("Two of the folders are of the same site: give each site once.")
-    check_folder(out, REPORT)
+    _check_model_folder(out)
     matrices = {name: read_site(folder) for name, folder in zip(names, folders, strict=True)}
     state = _checkpoint(out)
     model, report = protocol.fit(matrices, study, progress=progress, checkpoint=state)
@@ -243,20 +245,52 @@ def _limit(study: Study) -> int:
 # --- model folders --------------------------------------------------------------------------------
 
 
+def _check_model_folder(out: Path) -> None:
+    """Refuse a place that holds more than an older model folder, or a report of others."""
+    check_folder(out, REPORT, OWN)
+    if not (out / REPORT).exists():
+        return
+    try:
+        read_report(out)
+    except FormatError:
+        raise InputError(
+            f"{out / REPORT} is no report that this daniel knows, and would be lost: choose "
+            "another name, or remove it."
+        ) from None
+
+
 def save_model(model: Daniel, report: Report, out: Path) -> None:
     """Write a model folder."""
-    codes = pa.array([str(code) for code in model.feature_names_in_])
+    codes = [str(code) for code in model.feature_names_in_]
     columns = {f"d{i + 1}": pa.array(c) for i, c in enumerate(model.embedding_.T)}
-    table = pa.table({"code": codes, **columns})
-    with new_folder(out, REPORT) as folder:
+    table = pa.table({"code": pa.array(codes, pa.string()), **columns})
+    _check_model_folder(out)
+    with new_folder(out, REPORT, OWN) as folder:
         model.save(folder / MODEL)
-        lines = "".join(f"{code}\n" for code in codes.to_pylist())
+        lines = "".join(f"{code}\n" for code in codes)
         (folder / "codes.tsv").write_text("code\n" + lines, "utf-8")
         pq.write_table(table, folder / "embedding.parquet")
-        style = pacsv.WriteOptions(delimiter="\t", quoting_style="none")
-        pacsv.write_csv(table, folder / "embedding.tsv", style)
+        _write_tsv(table, folder / "embedding.tsv")
         (folder / "report.md").write_text(report.to_markdown(), "utf-8")
         (folder / REPORT).write_text(report.to_json(), "utf-8")
+
+
+def _write_tsv(table: pa.Table, path: Path) -> None:
+    """Names of columns, then a code and its numbers a line; nothing is quoted.
+
+    Arrow refuses quotes in a text that it shall not quote, so it writes the numbers alone.
+    """
+    style = pacsv.WriteOptions(include_header=False, delimiter="\t", quoting_style="none")
+    with path.open("wb") as file:
+        file.write("\t".join(table.column_names).encode() + b"\n")
+        for first in range(0, table.num_rows, LINES):
+            part = table.slice(first, LINES)
+            empty = pa.nulls(part.num_rows, pa.string())  # a line begins with a tab
+            numbers = pa.BufferOutputStream()
+            pacsv.write_csv(part.set_column(0, "code", empty), numbers, style)
+            lines = numbers.getvalue().to_pybytes().splitlines(keepends=True)
+            codes = part["code"].to_pylist()
+            file.writelines(c.encode() + line for c, line in zip(codes, lines, strict=True))
 
 
 def read_model(folder: Path) -> Daniel:

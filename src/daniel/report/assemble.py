@@ -179,19 +179,25 @@ def _check(sites: Sequence[Path], target: str | None, outcome: Outcome | None) -
 def _known_pairs(
     codes: tuple[str, ...], path: Path | None, choices: Choices, words: Mapping[str, str]
 ) -> tuple[pd.DataFrame, str]:
-    """Pairs with both codes in the study, and a sentence about those that have not."""
-    known, left_out = [], ""
+    """Pairs with both codes in the study, and sentences about codes that can have none."""
+    known, notes = [], []
     if path is not None:
         inside, unknown = split_known(read_pairs(path), codes)
         if inside.empty:
             raise InputError(f"No pair of {path.name} has both codes in the study. {unknown}")
         known.append(inside)
-        left_out = str(unknown) if unknown.pairs else ""
+        if unknown.pairs:
+            notes.append(str(unknown))
     for source, pairs in choices.pairs(codes, words):
+        coverage = pairs.attrs.get("coverage")
+        partly = coverage is not None and not coverage.complete
         if pairs.empty:
-            raise InputError(f"{source} relates no two codes of the study.")
+            more = f" {coverage}" if partly else ""
+            raise InputError(f"{source} relates no two codes of the study.{more}")
+        if partly:
+            notes.append(str(coverage))
         known.append(pairs)
-    return pd.concat(known, ignore_index=True).drop_duplicates(), left_out
+    return pd.concat(known, ignore_index=True).drop_duplicates(), " ".join(notes)
 
 
 def _relations(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from daniel.checks import check_choice
-from daniel.errors import ParameterError
+from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate.cases import has_code
 from daniel.evaluate.graph import OVER, check_refits, check_top, code_graph, edge_stability
@@ -24,14 +24,22 @@ from daniel.report.records import (
     words_of,
 )
 
+ENDINGS = (".graphml", ".cyjs", ".png", ".svg")
 MARKS = (b"<graphml", b'attr.name="quantile_of"')  # by which the GraphML of a graph is known
+
+
+def stem_of(out: Path) -> Path:
+    """What the names of a graph's files begin with; an ending of theirs may be given too."""
+    if out.name in ("", ".."):
+        raise InputError(
+            f"{out} is a folder, and no name for the files: give one such as {out / 'graph'}."
+        )
+    return out.with_suffix("") if out.suffix.lower() in ENDINGS else out
 
 
 def check_files(stem: Path) -> None:
     """Refuse a stem whose files are not those of an earlier graph, which its GraphML tells."""
-    marked, *others = (
-        stem.with_name(stem.name + suffix) for suffix in (".graphml", ".cyjs", ".png", ".svg")
-    )
+    marked, *others = (stem.with_name(stem.name + ending) for ending in ENDINGS)
     check_file(marked, MARKS)
     earlier = marked.exists() and marked.stat().st_size > 0
     for path in others:

@@ -21,7 +21,7 @@ from daniel.errors import FormatError, InputError
 from daniel.estimator import Daniel
 from daniel.evaluate.cases import Cases, has_code, small_sites
 from daniel.evaluate.clusters import records_for
-from daniel.evaluate.gold import spelled
+from daniel.evaluate.gold import read_text, spelled
 from daniel.evaluate.survival import check_survival
 from daniel.federated.folder import REPORT, read_model, read_report
 from daniel.federated.release import without_rare
@@ -313,8 +313,7 @@ def read_descriptions(path: Path) -> dict[str, str]:
         if path.suffix == ".parquet":
             table = pd.read_parquet(path)
         else:
-            separator = "\t" if ".tsv" in path.suffixes or ".txt" in path.suffixes else ","
-            table = pd.read_csv(path, sep=separator, dtype=str, keep_default_na=False)
+            table = read_text(path, "\t" if {".tsv", ".txt"} & set(path.suffixes) else ",")
     except (ValueError, OSError, pa.ArrowException):
         raise FormatError(f"{path.name} is no table: expected .tsv, .csv or .parquet.") from None
     missing = [name for name in ("code", "description") if name not in table.columns]
