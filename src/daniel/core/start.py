@@ -3,7 +3,6 @@
 from collections.abc import Callable
 
 import numpy as np
-import scipy.sparse as sp
 from scipy.sparse.linalg import LinearOperator
 
 from daniel.core.coordinates import Coordinates, smoothed_mean
@@ -44,15 +43,15 @@ def _second_moments(records: Records, dtype: type, _: None) -> tuple[np.ndarray]
 
 def correlation_operator(records: Records, coords: Coordinates) -> LinearOperator:
     """`correlation` of the records of one site, as a product with vectors."""
-    Z = records.csr()
-    total, counts = records.total, records.counts()
-    center = counts / (total * coords.scale)
-    own = counts * (1 - counts / total) / (total * coords.scale**2)
-    scaled = sp.csr_array(Z / coords.scale[None, :])
-    back = sp.csr_array((scaled * (records.weight / total)[:, None]).T)
+    Z = records.csr(np.float32)  # the only copy; products are in the precision of v
+    total, counts, scale = records.total, records.counts(), coords.scale
+    center = counts / (total * scale)
+    own = counts * (1 - counts / total) / (total * scale**2)
+    weight = records.weight / total
 
     def apply(v: np.ndarray) -> np.ndarray:  # (p,) or (p, k)
-        product: np.ndarray = back @ (scaled @ v) - (own * v.T).T
+        seen = Z @ (v.T / scale).T
+        product: np.ndarray = ((Z.T @ (seen.T * weight).T).T / scale - own * v.T).T
         product -= np.tensordot(center, center @ v, axes=0)
         return product
 
