@@ -1,8 +1,9 @@
 """Figures tell what the tables say."""
 
 import pandas as pd
+from matplotlib.colors import to_hex
 
-from daniel.plots import YEAR, survival_curves
+from daniel.plots import COLOURS, YEAR, survival_curves
 
 
 def test_numbers_at_risk_stand_below_the_ticks():
@@ -25,6 +26,9 @@ def test_numbers_at_risk_stand_below_the_ticks():
     first = {0.0: "1,200", 0.5: "1,200", 1.0: "900", 1.5: "900", 2.0: "900"}
     second = {year / 2: "440" for year in range(9)}
     assert told == {(t, 0): n for t, n in first.items()} | {(t, 1): n for t, n in second.items()}
+    assert {to_hex(text.get_color()) for text in below.texts} == {"#000000"}  # pale ones are hard
+    ticks = [to_hex(tick.tick1line.get_markeredgecolor()) for tick in below.yaxis.get_major_ticks()]
+    assert ticks == list(COLOURS[:2])
     assert set(first) <= set(below.get_xticks()) and max(below.get_xticks()) <= below.get_xlim()[1]
 
 

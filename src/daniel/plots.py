@@ -39,6 +39,7 @@ SETTINGS: dict[Any, Any] = {
 }
 # For groups and kinds: colours after Okabe and Ito, each with a line and a marker of its own.
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000", "#999999")
+BLACK = "#000000"
 LINES: tuple[Any, ...] = ("-", "--", "-.", ":", (0, (5, 1)), (0, (1, 1)), (0, (3, 1, 1, 1)), "-")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 YEAR = 365.25
@@ -252,7 +253,7 @@ def _survival(axes: Axes, place: int, cluster: int, table: pd.DataFrame) -> None
 
 
 def _at_risk(axes: Axes, groups: Sequence[tuple[int, pd.DataFrame]], last: float) -> None:
-    """Rows of numbers below the ticks, as far as the curves go."""
+    """Rows of numbers below the ticks, as far as the curves go; a coloured tick tells whose."""
     ticks = np.array(MaxNLocator(12, steps=[1, 2, 5, 10]).tick_values(0, last))
     ticks = ticks[ticks <= last]
     for place, (_, table) in enumerate(groups):
@@ -263,17 +264,19 @@ def _at_risk(axes: Axes, groups: Sequence[tuple[int, pd.DataFrame]], last: float
                 tick,
                 -place,
                 f"{table['at_risk'].iloc[row]:,}",
-                ha="center" if tick else "left",
+                ha="center",
                 va="center",
                 fontsize=7.5,
-                color=COLOURS[place % len(COLOURS)],
+                color=BLACK,
             )
     axes.set(ylim=(-len(groups) + 0.4, 0.6), xlabel="years", xticks=ticks)
+    axes.spines["left"].set(position=("outward", 14), visible=False)
+    axes.tick_params(axis="y", length=9)
     axes.set_yticks(-np.arange(len(groups)), [f"cluster {c}" for c, _ in groups], fontsize=7.5)
     axes.set_title("number at risk", loc="left", fontsize=8)
     axes.grid(False)
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(axis="y", length=0)
+    for place, tick in enumerate(axes.yaxis.get_major_ticks()):  # as text, colours are too pale
+        tick.tick1line.set(mec=COLOURS[place % len(COLOURS)], mew=2.5)
 
 
 def _edges(axes: Axes, graph: Any, nodes: Mapping[str, Any]) -> None:

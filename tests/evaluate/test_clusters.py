@@ -13,6 +13,7 @@ from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate import clusters
 from daniel.evaluate.clusters import (
+    _in_steps,
     _medians,
     _share,
     _sizes,
@@ -87,7 +88,8 @@ def test_every_number_agrees_with_the_labels(cohort, found):
     for c in (1, 2):
         own = table[found.labels == c]
         size = found.sizes.set_index("cluster").loc[c]
-        assert (size["patients"], size["events"]) == (len(own), own["event"].sum())
+        assert size["patients"] == len(own) // 10 * 10
+        assert size["events"] == own["event"].sum()
         curve = found.curves[found.curves["cluster"] == c].drop(columns="cluster")
         expected = released(kaplan_meier(own["time"], own["event"]))
         pd.testing.assert_frame_equal(curve.reset_index(drop=True), expected)
@@ -104,8 +106,15 @@ def test_top_codes_are_shares_of_patients(cohort, found):
         assert len(top) == 10 and TARGET not in set(top["code"])
         assert (top["difference"].abs().diff().dropna() <= 0).all()
         for row in top.itertuples():
-            assert row.inside == pytest.approx(Z.loc[found.labels == c, row.code].mean())
-            assert row.outside == pytest.approx(Z.loc[found.labels != c, row.code].mean())
+            inside, outside = found.labels == c, found.labels != c
+            for told, sign, own in (
+                (row.inside, row.inside_is, inside),
+                (row.outside, row.outside_is, outside),
+            ):
+                share = Z.loc[own, row.code].mean()
+                expected = round(share, 2) if sign == "=" else 10 / (own.sum() // 10 * 10)
+                assert told == pytest.approx(expected, abs=1e-6)
+                assert sign == "=" or (sign == "≤" and told >= share)
     own = found.top_codes[(found.top_codes["cluster"] == 2) & (found.top_codes["difference"] > 0)]
     assert own["code"].str.startswith("RxNorm").all() and len(own) >= 3
 
@@ -182,6 +191,43 @@ def test_shares_tell_no_small_number(cohort):
     assert row["inside"] == pytest.approx(10 / n[1])
     assert row["outside"] == pytest.approx(1 - 10 / n[2])
     assert (row["inside_is"], row["outside_is"]) == ("≤", "≥")
+
+
+def test_two_outcomes_do_not_tell_by_how_few_patients_they_differ(cohort):
+    """Sizes of 201 and 207, and 40 and 30 left out, told the ten who had one outcome before."""
+    model, matrix, _ = cohort
+    table = planted(cohort)
+    for missing in (30, 33, 36, 39):
+        found = cluster_patients(model, matrix, TARGET, table.iloc[missing:], k=2)
+        assert found.without_outcome == 30
+        assert all(n % 10 == 0 for n in found.sizes["patients"])
+        begin = found.curves[found.curves["time"] == 0]
+        assert begin["at_risk"].tolist() == found.sizes["patients"].tolist()
+
+
+def test_shares_of_codes_do_not_tell_a_size():
+    """Bounds are of 10 in the told size; of every size some number of patients fits each share."""
+    for least in (30, 40, 90, 100, 240):
+        sizes = range(least, least + 10)
+        told = []
+        for n in sizes:
+            share, sign = _share(np.arange(n + 1), n, 11)
+            assert set(share[sign == "≤"]) == {10 / least}
+            exact = _in_steps(share, sign, n, 11)[sign == "="]
+            told.append({round(v, 4) for v in exact if 20 / least < v < 1 - 20 / least})
+        assert all(one == told[0] for one in told)
+
+
+def test_whether_outcomes_are_told_says_no_more_about_the_size():
+    """The same outcomes of 40 to 49 patients are told in the same words."""
+    for had in range(49):
+        time = np.full(had, 20.0)
+        rows = []
+        for n in range(max(40, had), 50):
+            event = np.arange(n) < had
+            curve = released(kaplan_meier(np.r_[time, np.full(n - had, 900.0)], event))
+            rows.append(_sizes(np.ones(n, int), event, {1: curve}, 11).iloc[0].tolist())
+        assert all(row == rows[0] for row in rows)
 
 
 @pytest.mark.parametrize("n", [11, 15, 19, 20, 21, 22, 40, 235])
@@ -340,4 +386,4 @@ def test_a_median_is_said_not_to_be_reached_only_where_nothing_is_hidden():
 
     assert np.isinf(medians(30, 0)).all()
     assert np.isnan(medians(30, 5)).all()
-    assert medians(60, 5)[0] == 114
+    assert medians(60, 5)[0] == 115

@@ -87,12 +87,27 @@ def test_margins_name_the_best_other_method():
 
 def test_the_statement_says_where_and_by_how_much():
     assert FOUND.statement("ours") == (
-        "ours is first in 1 of 2 columns; not in s (0.700, 0.050 behind rival)."
+        "ours is first in 1 of 2 columns; behind in 1: s (0.700, 0.050 behind rival)."
     )
     alone = table([("ours", "", "r", 0.8), ("rival", "", "r", 0.7)])
     assert alone.statement("ours") == "ours is first in 1 of 1 columns."
     aside = FOUND.statement("ours", aside=["rival", "not in the table"])
     assert "columns, leaving rival aside" in aside
+
+
+def test_what_the_shown_digits_do_not_tell_apart_is_level():
+    """Ties, and losses that rounding hides, were counted as first."""
+    ours = {"tie": 0.7, "hidden loss": 0.8101, "hidden lead": 0.8104, "lead": 0.9, "loss": 0.6}
+    best = {"tie": 0.7, "hidden loss": 0.8104, "hidden lead": 0.8101, "lead": 0.8, "loss": 0.601}
+    rows = [("ours", "", *of) for of in ours.items()] + [("it", "", *of) for of in best.items()]
+    assert table(rows).statement("ours") == (
+        "ours is first in 1 of 5 columns; level with the best in 3: tie (0.700, with it), hidden "
+        "loss (0.810, with it), hidden lead (0.810, with it); behind in 1: loss (0.600, 0.001 "
+        "behind it)."
+    )
+    few = pd.DataFrame(rows[:1] + rows[5:6], columns=["method", "setting", "column", "auc"])
+    few = few.assign(auc=[0.7049, 0.7001], n=25, lo=0.0, hi=1.0, kind="target")
+    assert "level with the best in 1: tie (0.70, with it)." in Comparison(few).statement("ours")
 
 
 def test_markdown_marks_the_leader_of_each_column():

@@ -239,6 +239,14 @@ def test_a_figure_is_an_image_with_words():
     assert not [tag for tag, _ in page.tags if tag in {"svg", "script", "style"}]
 
 
+def test_what_scrolls_is_named_by_its_section(tmp_path):
+    """All figures were "Figure" to those who hear the page."""
+    drawn = [Section(f"Part {k}", "", (), [Figure(SVG, "Two bars.")]) for k in (1, 2)]
+    text = build_report(replace(make_parts(), sections=drawn), tmp_path / "r.html").read_text()
+    for k in (1, 2):
+        assert f'role="region" tabindex="0" aria-label="Figure: Part {k}"' in text
+
+
 def test_without_descriptions_prevalence_or_couplings(tmp_path):
     parts = replace(make_parts(), descriptions={}, prevalence=None, couplings=None, sections=())
     text = build_report(parts, tmp_path / "bare.html").read_text("utf-8")

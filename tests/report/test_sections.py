@@ -29,6 +29,7 @@ from daniel.report.sections import (
     relations_section,
 )
 
+NORTH_SOUTH = ("north", "south")
 WORDS = {"PheCode:290.1": "dementia", "RxNorm:135447": "donepezil"}
 
 
@@ -166,15 +167,32 @@ def test_phenotype_from_site_to_site():
     found = phenotyping(("north", "south"), left_out=("tiny",))
     table = found.table
     one = (table["method"] == "tree") & (table["site_train"] == "south")
-    table.loc[one & (table["site_test"] == "north"), "auc"] = 0.61
+    north = table["site_test"] == "north"
+    table.loc[one & north, ["auc", "lo", "hi"]] = [0.61, 0.59, 0.63]
     section = phenotype_section(found, {})
     assert "left out of everything about the target: tiny" in section.text
     assert section.tables[0].title == "All sites together"
     grid = section.tables[1].frame
     assert grid.columns.tolist() == ["north", "south"]
-    assert grid.index.tolist() == ["north", "south", "all sites", "the model alone"]
-    assert grid.loc["south"].tolist() == [0.61, 0.86]
-    assert grid.loc["the model alone"].tolist() == [0.83, 0.83]
+    trained = ["north", "south", "all sites", "the model alone"]
+    assert grid.index.tolist() == [*trained, "positive records", "negative records"]
+    assert grid.loc["south"].tolist() == ["0.610 (0.590 to 0.630)", "0.860 (0.840 to 0.880)"]
+    assert grid.loc["the model alone"].tolist() == ["0.830 (0.810 to 0.850)"] * 2
+    assert grid.loc["positive records"].tolist() == ["120", "120"]
+
+
+def test_other_classifiers_from_site_to_site_are_folded():
+    found = phenotyping(("north", "south"))
+    found.table.loc[found.table["site_test"] == "south", ["n_pos", "n_neg"]] = [37, 25]
+    other = phenotype_section(found, {}).tables[2]
+    assert isinstance(other, page.Folded) and "other classifiers" in other.title
+    frame = other.frame.reset_index()
+    assert set(frame["told by"]) == {"logistic regression on patient vectors"}
+    pairs = frame[["trained at", "tested at"]].itertuples(index=False, name=None)
+    assert set(pairs) == {(a, b) for a in ("north", "south", "all sites") for b in NORTH_SOUTH}
+    south = frame[frame["tested at"] == "south"].iloc[0]
+    assert south["AUC":].tolist() == ["0.88", "0.86 to 0.90", "30", "20"]
+    assert len(phenotype_section(phenotyping(), {}).tables) == 1
 
 
 def test_few_patients_have_no_interval_and_no_pairs_a_dash():
@@ -220,8 +238,11 @@ def test_few_cases_have_two_digits():
     one, two = (phenotype_section(f, WORDS) for f in (found, rounded))
     grid = one.tables[1].frame
     pd.testing.assert_frame_equal(grid, two.tables[1].frame)
-    assert grid["south"].tolist() == ["0.86", "0.86", "0.86", "0.83"]
-    assert grid["north"].tolist() == [0.86, 0.86, 0.86, 0.83]
+    two_digits = ["0.86 (0.84 to 0.88)"] * 3 + ["0.83 (0.81 to 0.85)"]
+    assert grid["south"].tolist() == [*two_digits, "120", "20"]
+    assert grid["north"].tolist()[2:] == [
+        "0.860 (0.840 to 0.880)", "0.830 (0.810 to 0.850)", "120", "130"
+    ]  # fmt: skip
     found.table["n_pos"], rounded.table["n_pos"] = 29, 29
     found.table[["auc", "lo", "hi"]] += 0.0007
     one, two = (phenotype_section(f, WORDS) for f in (found, rounded))
@@ -260,7 +281,7 @@ def test_a_rule_that_stands_in_for_onset_says_so():
 
 def test_clusters():
     section = clusters_section(clusters(), WORDS, outcome="admission")
-    sizes, codes = (table.frame for table in section.tables)
+    sizes, codes, _ = (table.frame for table in section.tables)
     assert sizes["patients"].tolist() == ["1,200", "300", "<11"]
     assert sizes["with admission"].tolist() == ["240", ">289", "<11"]
     assert sizes["median, days"].tolist() == ["not reached", "360", "not shown"]
@@ -297,7 +318,35 @@ def test_without_curves_and_codes_there_is_no_figure_and_no_empty_table():
 def test_bounds_are_explained():
     meaning = clusters_section(clusters(), WORDS).tables[0].meaning
     assert "<, > and ≥ stand where the number itself would tell of fewer than 11" in meaning
-    assert "“not shown” means that the curve ends before" in meaning
+    assert "the day on which the curve comes down to one half; “not shown” means that it" in meaning
+    assert "Patients are rounded down to tens." in meaning
+
+
+def test_deaths_before_the_outcome_are_spoken_of():
+    """Whoever died without it was silently taken as last seen."""
+    for outcome in ("admission", "outcome"):
+        text = clusters_section(clusters(), WORDS, outcome=outcome).text
+        assert "patients who died without it count as last seen then" in text
+        assert "what would be seen if nobody died of anything else. Log-rank" in text
+    assert "died" not in clusters_section(clusters(), WORDS, outcome="death").text
+
+
+def test_curves_stand_in_a_table_too():
+    found = clusters()
+    found.curves.loc[1, "time"] = 900.0
+    section = clusters_section(found, WORDS, outcome="falls")
+    table = section.tables[-1]
+    assert isinstance(table, page.Folded) and table.title in section.figures[0].alt
+    assert table.title in section.figures[0].caption
+    frame = table.frame.reset_index()
+    assert frame["cluster"].tolist() == [1, 1, 1, 2]
+    assert frame["years"].tolist() == ["1", "2", "2.46", "0.986"]
+    assert frame["without falls"].tolist() == ["92 %", "84 %", "80 %", "45 %"]
+    assert frame["95 % band"].tolist()[2:] == ["70 % to 85 %", "40 % to 52 %"]
+    assert frame["still followed"].tolist() == ["1,200", "1,200", "900", "120"]
+    shown = page._section("s", section)
+    assert "<details><summary>Survival by year</summary>" in shown
+    assert shown.count("Survival by year</caption>") == 0
 
 
 def test_of_three_clusters_each_has_its_own_codes():
@@ -348,6 +397,11 @@ def test_few_pairs_have_no_interval_and_are_said_to_say_nothing():
     assert "Fewer than 10 pairs say nothing about a relation: PheCode-$RxNorm$." in section.text
     assert "the best is PheCode similar with 0.90" in section.figures[0].alt
     assert "say nothing" not in relations_section(relation_table()).text
+
+
+def test_where_all_relations_have_few_pairs_none_is_the_best():
+    section = relations_section(relation_table().assign(n_pairs=9))
+    assert section.figures[0].alt == "AUC of 2 relations."
 
 
 def test_relations_without_random_pairs_are_named():

@@ -28,10 +28,13 @@ from daniel.evaluate.survival import (
     FLOOR,
     check_survival,
     guarded,
+    in_tens,
     kaplan_meier,
     logrank,
     median_on_lines,
     released,
+    rounded,
+    step_of,
 )
 from daniel.matrix import CodeMatrix, listed
 
@@ -40,6 +43,7 @@ ALL_ALIKE = "All these patients have the same vector: there are no groups to fin
 TOP_CODES = 10
 APART = ["cluster", "code", "inside", "inside_is", "outside", "outside_is", "difference"]
 RESTARTS = 10
+SMALL_STEP = 0.05  # of the shares of fewer than 100 patients
 LONGEST = 0.95  # quantile of the lengths to which longer embeddings are shortened
 SILHOUETTE_PATIENTS = 4_000  # its cost is their square
 
@@ -48,18 +52,18 @@ SILHOUETTE_PATIENTS = 4_000  # its cost is their square
 class Clusters:
     """Clusters are numbered from 1, the largest first.
 
-    sizes      cluster, patients, events
+    sizes      cluster, patients (in tens, rounded down), events
     curves     cluster, time, survival, lo, hi, at_risk, events, censored (`survival.released`)
     medians    cluster, median, lo, hi in days, where the curve comes down to 1/2; else infinite if
                it has all outcomes, and missing if others may have come after its end
     top_codes  cluster, code, inside, inside_is, outside, outside_is, difference: shares of patients
-               with the code, and whether a share is told ("=") or at most ("≤") or at least ("≥")
-               so large, since few have the code or lack it; a small one of more than two clusters
-               is left out of all of them (`too_small`)
+               with the code, in steps (`_in_steps`), and whether a share is told ("=") or at most
+               ("≤") or at least ("≥") so large, since few have the code or lack it; a small one of
+               more than two clusters is left out of all of them (`too_small`)
     silhouette k, silhouette, enough (every cluster has `floor` patients); empty if k was given
     chi2, p_value: of the log-rank test among the clusters in `sizes` that have `floor` patients;
     a smaller one is in no other table, nor in the test.
-    without_outcome: patients with the target whom the survival table does not name.
+    without_outcome: patients with the target whom the survival table does not name, in tens.
     labels     patient -> cluster: about single patients, and only for use at the site
     """
 
@@ -148,7 +152,7 @@ def cluster_patients(
         silhouette=table,
         chi2=test.chi2,
         p_value=test.p_value,
-        without_outcome=guarded(unknown, floor),
+        without_outcome=in_tens(unknown, floor),
         labels=pd.Series(labels, index=patients, name="cluster"),
     )
 
@@ -262,22 +266,34 @@ def _sizes(
 ) -> pd.DataFrame:
     """Patients and outcomes of each cluster, none of which tells of few, beside its curve or alone.
 
-    The curve counts outcomes up to its last row; a total must not tell the few after it.  Beside a
-    curve every total that is not told has the same words, for two of them would tell some apart.
+    Patients are told in tens, and outcomes by what follows from these: whether their number is told
+    says nothing more about how many patients there are.  The curve counts outcomes up to its last
+    row; a total must not tell the few after it.  Beside a curve every total that is not told has
+    the same words, for two of them would tell some apart.
     """
     rows = []
     for c in np.unique(labels):
         n, had = int((labels == c).sum()), int(event[labels == c].sum())
         told = guarded(n if n < floor else had, floor)
         if n >= floor:
+            least = rounded(n, floor)
             counted, lost = (int(curves[c][name].sum()) for name in ("events", "censored"))
-            few = [0 < others < floor for others in (n - had, had - counted, n - had - lost)]
+            few = [
+                _may_be_few(least - had, floor),  # those without the outcome
+                0 < had - counted < floor,
+                _may_be_few(least - had - lost, floor),
+            ]
             if counted and any(few):
                 told = f"≥{counted}"
-            elif few[0]:  # those without the outcome
-                told = f">{n - floor}"
-        rows.append((int(c), guarded(n, floor), told))
+            elif few[0]:
+                told = f">{least - floor}"
+        rows.append((int(c), in_tens(n, floor), told))
     return pd.DataFrame(rows, columns=["cluster", "patients", "events"])
+
+
+def _may_be_few(least: int, floor: int) -> bool:
+    """Whether a number that is `least`, or more by what rounding took, can be 1 to floor - 1."""
+    return least < floor and least + step_of(floor) > 1
 
 
 def _medians(curve: pd.DataFrame, total: int | str) -> np.ndarray:
@@ -290,13 +306,13 @@ def _medians(curve: pd.DataFrame, total: int | str) -> np.ndarray:
     return found if total == curve["events"].sum() else np.where(np.isinf(found), np.nan, found)
 
 
-def too_small(patients: int, clusters: int, floor: int) -> bool:
+def too_small(patients: int | str, clusters: int, floor: int) -> bool:
     """Whether a cluster is left out of shares of patients with a code, as one and as others.
 
-    Of fewer than twice the floor few have a code, or few lack it, so that among more than two
-    clusters no code could be told of any.
+    patients: in tens, as they are told.  Of fewer than twice the floor few have a code, or few lack
+    it, so that among more than two clusters no code could be told of any.
     """
-    return clusters > 2 and patients < 2 * floor
+    return clusters > 2 and (isinstance(patients, str) or patients < 2 * floor)
 
 
 def _top_codes(
@@ -310,7 +326,8 @@ def _top_codes(
     would tell the third: there a code with a small number in any of them is passed over.
     """
     names, size = np.unique(labels, return_counts=True)
-    kept = [c for c, n in zip(names, size, strict=True) if not too_small(n, len(names), floor)]
+    told_size = [in_tens(int(n), floor) for n in size]
+    kept = [c for c, n in zip(names, told_size, strict=True) if not too_small(n, len(names), floor)]
     if len(kept) < 2:
         return pd.DataFrame(columns=APART)
     Z, labels = Z[np.isin(labels, kept)], labels[np.isin(labels, kept)]
@@ -332,16 +349,20 @@ def _top_codes(
         difference = np.where(honest & told, difference, 0)
         order = np.argsort(-np.abs(difference), kind="stable")[:TOP_CODES]
         order = order[difference[order] != 0]
+        told_in, told_out = (
+            _in_steps(share[order], sign[order], n, floor)
+            for share, sign, (_, n) in zip(shares, signs, sides, strict=True)
+        )
         parts.append(
             pd.DataFrame(
                 {
                     "cluster": c,
                     "code": [codes[j] for j in order],
-                    "inside": shares[0][order],
+                    "inside": told_in,
                     "inside_is": signs[0][order],
-                    "outside": shares[1][order],
+                    "outside": told_out,
                     "outside_is": signs[1][order],
-                    "difference": difference[order],
+                    "difference": told_in - told_out,
                 }
             )
         )
@@ -349,7 +370,20 @@ def _top_codes(
 
 
 def _share(count: np.ndarray, n: int, floor: int) -> tuple[np.ndarray, np.ndarray]:
-    """Shares of n patients, and "=", or "≤" and "≥" where few have a code or lack it."""
+    """Shares of n patients, and "=", or "≤" and "≥" where few have a code or lack it.
+
+    Bounds follow from n in tens, and do not tell it more finely.
+    """
     few, most = count < floor, count > n - floor
-    told = np.select([few, most], [floor - 1, n - floor + 1], count) / n
+    bound = (floor - 1) / rounded(n, floor)
+    told = np.select([few, most], [bound, 1 - bound], count / n)
     return told, np.select([few, most], ["≤", "≥"], "=")
+
+
+def _in_steps(share: np.ndarray, sign: np.ndarray, n: int, floor: int) -> np.ndarray:
+    """Shares in steps no finer than one patient of n; bounds stay as they are.
+
+    Whatever n is, some number of patients then fits each share: together they do not tell n.
+    """
+    step = 0.01 if rounded(n, floor) >= 100 else SMALL_STEP
+    return np.where(sign == "=", np.round(share / step) * step, share)

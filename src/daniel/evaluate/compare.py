@@ -131,21 +131,29 @@ class Comparison:
         return "\n".join(lines) + "\n"
 
     def statement(self, method: str, *, aside: Collection[str] = ()) -> str:
-        """In words: where the method is first, and where it is not, behind whom, by how much."""
+        """In words: where the method is first, level with the best, or behind, whom, by how much.
+
+        By the digits that the table shows: what they do not tell apart is level.
+        """
         margins, digits = self.coarse().margins(method, aside=aside), self.digits()
-        behind = margins[margins["margin"].round(3) < 0]  # the digits that the table shows
         left = [name for name in aside if name in set(self.table["method"])]
         besides = f", leaving {' and '.join(left)} aside" if left else ""
-        first = len(margins) - len(behind)
-        lead = f"{method} is first in {first} of {len(margins)} columns{besides}"
-        if behind.empty:
-            return f"{lead}."
-        gaps = [
-            f"{column} ({row['auc']:.{d}f}, {-row['margin']:.{d}f} behind {row['rival']})"
-            for column, row in behind.iterrows()
-            for d in [digits[column]]
-        ]
-        return f"{lead}; not in {', '.join(gaps)}."
+        level, behind = [], []
+        for column, row in margins.iterrows():
+            d = digits[column]
+            own, best = (f"{row[name]:.{d}f}" for name in ("auc", "rival_auc"))
+            gap = float(best) - float(own)
+            if own == best:
+                level.append(f"{column} ({own}, with {row['rival']})")
+            elif gap > 0:
+                behind.append(f"{column} ({own}, {gap:.{d}f} behind {row['rival']})")
+        first = len(margins) - len(level) - len(behind)
+        parts = [f"{method} is first in {first} of {len(margins)} columns{besides}"]
+        if level:
+            parts.append(f"level with the best in {len(level)}: {', '.join(level)}")
+        if behind:
+            parts.append(f"behind in {len(behind)}: {', '.join(behind)}")
+        return "; ".join(parts) + "."
 
 
 def comparison(

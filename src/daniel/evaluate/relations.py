@@ -16,6 +16,7 @@ from zlib import crc32
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student
 
 from daniel.checks import check_choice, is_auto, is_whole, shown
 from daniel.errors import InputError, ParameterError
@@ -23,12 +24,14 @@ from daniel.matrix import vocabulary_of
 
 __all__ = ["cosine_pairs", "negatives", "rank_auc", "relation_auc", "theta_pairs"]
 
-BOOTSTRAPS = 2000
 FEWEST_PAIRS = 10  # of a relation with an interval
 # A redraw leaves only the pairs that clashed with a known one, so few are ever needed.
 MAX_REDRAWS = 1000
 # draws="auto": so many random pairs of a relation, in at least and at most so many draws.
 ENOUGH, FEWEST_DRAWS, MOST_DRAWS = 5_000, 10, 500
+MOST_SHARE = 0.5  # of the known pairs, that a code counts as having at most
+LEAST_OF_OWN = 0.5  # of the variance that pairs without common codes would have
+TINY = 1e-20  # a variance that is none
 RATES = {"tpr_01": 0.01, "tpr_05": 0.05, "tpr_10": 0.10}  # column -> rate of false alarms
 
 Indices = NDArray[np.intp]
@@ -58,15 +61,15 @@ def relation_auc(
     score : "cosine" of two embedding rows, or "theta", the mean of theta_jk and theta_kj.
     draws : number of independent sets of negatives, each as large as the positives; "auto": 10, and
         more where pairs are few, so that chance in the negatives moves the AUC by little.
-    random_state : seed of the negatives and of the interval.
+    random_state : seed of the negatives.
 
     Returns
     -------
     One row a relation, in order of first appearance: n_pairs, auc (mean over the draws), the
     interval lo, hi, and tpr_01, tpr_05, tpr_10: the largest share of positive pairs above a
-    threshold that at most 1, 5 or 10 % of all drawn negatives reach. The interval is a percentile
-    bootstrap that resamples the positive pairs and the negative draws. Pairs that share a code are
-    treated as independent. Fewer than FEWEST_PAIRS say nothing: their interval is 0 to 1.
+    threshold that at most 1, 5 or 10 % of all drawn negatives reach. The interval knows that pairs
+    with a common code are alike (`_interval`). Fewer than FEWEST_PAIRS say nothing: their interval
+    is 0 to 1.
 
     Relations of code types of which nearly every pair is known have no negatives. They are left
     out, and named in the table's attrs["left_out"].
@@ -80,9 +83,9 @@ def relation_auc(
             continue
         positive = _finite(score_of(i, j))
         negative = _finite(score_of(*drawn[relation]))
-        placement = _placements(positive, negative)
-        lo, hi = _interval(placement, _generator(random_state, "bootstrap " + relation))
-        rows[relation] = {"n_pairs": len(i), "auc": placement.mean(), "lo": lo, "hi": hi}
+        auc = float(_placements(positive, negative).mean())
+        lo, hi = _interval(auc, positive, negative, (i, j), drawn[relation], len(codes))
+        rows[relation] = {"n_pairs": len(i), "auc": auc, "lo": lo, "hi": hi}
         for name, rate in RATES.items():
             rows[relation][name] = _found_at(positive, negative.ravel(), rate)
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("relation")
@@ -289,14 +292,42 @@ def _found_at(positive: Floats, negative: Floats, rate: float) -> float:
     return float((positive > ordered[allowed]).mean())
 
 
-def _interval(placement: Floats, rng: np.random.Generator) -> tuple[float, float]:
-    """95 % percentile bootstrap of the mean, over both axes of placement (draws, k)."""
-    draws, k = placement.shape
-    if k < FEWEST_PAIRS:
+def _interval(
+    auc: float,
+    positive: Floats,
+    negative: Floats,
+    known: tuple[Indices, Indices],
+    drawn: tuple[Indices, Indices],
+    p: int,
+) -> tuple[float, float]:
+    """95 % interval of an AUC whose pairs, known (k,) and drawn (draws, k), share codes.
+
+    An AUC is nearly a sum with one term for each pair. Terms of pairs with a common code go
+    together, so its variance is the sum of their products over all such two pairs, and of the
+    squares. This is what resampling codes would tell, but that one counts a pair twice, once for
+    each of its codes, and is far too wide where pairs share none. As in regressions with clusters,
+    a code in many of the known pairs weighs more, and few codes make the interval wider by
+    Student's t. It is symmetric for the logit of the AUC.
+    """
+    if len(positive) < FEWEST_PAIRS:
         return 0.0, 1.0
-    draw_weights = rng.multinomial(draws, np.full(draws, 1 / draws), size=BOOTSTRAPS) / draws
-    pair_weights = rng.multinomial(k, np.full(k, 1 / k), size=BOOTSTRAPS) / k
-    means = np.einsum("bd,bd->b", draw_weights, pair_weights @ placement.T)
-    lo, hi = np.quantile(means, [0.025, 0.975])
-    mean = placement.mean()  # of equal placements the bounds are off it, by rounding
-    return float(min(lo, mean)), float(max(hi, mean))
+    scores = negative.ravel()
+    terms = [
+        (_placements(positive, scores[None])[0] - auc) / positive.size,
+        (1 - auc - _placements(scores, positive[None])[0]) / scores.size,
+    ]
+    ends = [known, (drawn[0].ravel(), drawn[1].ravel())]
+    of_code = sum(
+        np.bincount(end, term, p) for term, pair in zip(terms, ends, strict=True) for end in pair
+    )
+    share = sum(np.bincount(end, minlength=p) for end in known) / positive.size
+    squares = (of_code / (1 - np.minimum(share, MOST_SHARE))) ** 2
+    own = sum(float(term @ term) for term in terms)
+    variance = max(squares.sum() - own, LEAST_OF_OWN * own)
+    if variance < TINY or not 0 < auc < 1:
+        return auc, auc
+    codes = squares.sum() ** 2 / (squares**2).sum()  # as many as would tell as much, all alike
+    half = student.ppf(0.975, codes) * np.sqrt(variance) / (auc * (1 - auc))
+    odds = np.log(auc / (1 - auc)) + np.array([-half, half])
+    lo, hi = 1 / (1 + np.exp(-odds))
+    return float(lo), float(hi)

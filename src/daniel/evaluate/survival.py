@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from daniel.errors import InputError, ParameterError
 
 FLOOR = 11  # fewer patients than this are nowhere told exactly
+STEP = 10  # sizes are told in tens
 GRID_DAYS = 30
 DIGITS = 3  # of a share that others see
 MOST_DAYS = 150 * 365.25  # of a time; longer ones are of another unit
@@ -136,11 +137,15 @@ def released(curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS) 
 
     Rows are at multiples of `grid` days.  events and censored count those since they were counted
     last, in a row where at least `floor` have come together of a kind, and are 0 in the others.
-    at_risk is within floor - 1 of the number still followed (`_counted`).  The last row is one that
-    counts events: how the curve goes on after it is not told.
+    The number of patients is rounded down (`rounded`), and nothing here depends on what that takes
+    off: curves of two outcomes would tell by how few patients they differ.  at_risk starts from it,
+    and is at most floor - 1 larger than the number still followed, and floor + 8 smaller
+    (`_counted`).  The last row is one that counts events: how the curve goes on after it is not
+    told.
 
     Survival is the life-table estimate from these counts alone: an exact share would tell, through
-    the number that it is a share of, how few were censored.  Between rows it is a straight line.
+    the number that it is a share of, how few were censored.  Of the sizes that are told alike it
+    takes the middle one.  Between rows it is a straight line.
     Before a row that counts events stands one without a count, a step of the grid earlier: what the
     counts say of that day (`_knots`).
     """
@@ -150,10 +155,11 @@ def released(curve: pd.DataFrame, *, floor: int = FLOOR, grid: int = GRID_DAYS) 
     days = np.arange(grid, curve["time"].max() + grid, grid)
     here = curve["time"].searchsorted(days, side="right") - 1
     had, lost = (curve[name].cumsum().to_numpy()[here] for name in ("events", "censored"))
-    step, had, lost, left = _counted(int(curve["at_risk"][0]), had, lost, floor).T
+    n = rounded(int(curve["at_risk"][0]), floor)
+    step, had, lost, left = _counted(n, had, lost, floor).T
     told = _knots(step, had, floor), _knots(step, lost, floor)
     steps = np.union1d(step, told[0][0])
-    shares = _life_table(int(left[0]), steps, *told)
+    shares = _life_table(n + (step_of(floor) - 1) // 2, steps, *told)
     out = pd.DataFrame({"time": float(grid) * steps} | shares).round(DIGITS)
     row = np.searchsorted(step, steps, side="right") - 1
     events, censored = (np.diff(count[row], prepend=0) for count in (had, lost))
@@ -170,14 +176,15 @@ def _counted(n: int, events: np.ndarray, censored: np.ndarray, floor: int) -> np
     may then be too small, as by up to floor - 1 it may be too large.
 
     The last row is told, not true, to leave `floor` patients: an end where few are really left
-    would tell how many are not counted.
+    would tell how many are not counted.  Nor are rows told while so few are left that what n was
+    rounded by would bend the curve.
     """
     rows = [(0, 0, 0, n)]
     for step, (e, c) in enumerate(zip(events.tolist(), censored.tolist(), strict=True), 1):
         _, had, lost, left = rows[-1]
         had, lost = (e if e - had >= floor else had), (c if c - lost >= floor else lost)
         most = n - had - lost - (floor if e - had + c - lost >= floor else 0)
-        if most < 2 * floor - 1:
+        if most < 2 * floor - 2 + step_of(floor):
             break
         if most < left:
             left = min(most, left - floor)
@@ -227,3 +234,22 @@ def _life_table(n: int, steps: np.ndarray, had: Knots, lost: Knots) -> dict[str,
 def guarded(count: int, floor: int = FLOOR) -> int | str:
     """A number of patients as it may be shown: "<11" for 1 to 10."""
     return f"<{floor}" if 0 < count < floor else int(count)
+
+
+def rounded(count: int, floor: int = FLOOR) -> int:
+    """A number of patients rounded down to tens, or to the floor where that is more."""
+    step = step_of(floor)
+    return max(min(count, floor), count // step * step)
+
+
+def in_tens(count: int, floor: int = FLOOR) -> int | str:
+    """A number of patients in tens, as it may be shown: 0, "<11", "11-19", 20, 30 ..."""
+    down, step = rounded(count, floor), step_of(floor)
+    if not 0 < down < floor and down % step == 0:
+        return down
+    return guarded(count, floor) if count < floor else f"{down}-{down // step * step + step - 1}"
+
+
+def step_of(floor: int) -> int:
+    """What sizes are rounded to: tens, less with a floor below eleven, and with 1 not at all."""
+    return min(STEP, max(1, floor - 1))

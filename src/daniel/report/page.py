@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -18,6 +19,11 @@ from daniel.report.parts import Figure, ReportParts, Section, Table, shown_floor
 SCRIPTS = ("data.js", "search.js", "graph.js", "map.js", "explorer.js")
 NOTHING = "–"
 MARKS = (b'<meta name="generator" content="daniel ',)  # by which a report is known
+
+
+@dataclass(frozen=True)
+class Folded(Table):
+    """A table that stands behind its title, until this is chosen."""
 
 
 def render(parts: ReportParts, blocks: Iterable[Block]) -> str:
@@ -169,7 +175,10 @@ def _sites(report: Report) -> Table:
 
 
 def _section(id: str, section: Section) -> str:
-    body = [*map(figure, section.figures), *map(table, section.tables)]
+    body = [
+        *(figure(item, section.title) for item in section.figures),
+        *(folded(item) if isinstance(item, Folded) else table(item) for item in section.tables),
+    ]
     text = "".join(f"<p>{escape(part)}</p>" for part in section.text.split("\n\n") if part)
     return (
         f'<section id="{id}" aria-labelledby="{id}-title"><h2 id="{id}-title">'
@@ -177,16 +186,25 @@ def _section(id: str, section: Section) -> str:
     )
 
 
-def figure(item: Figure) -> str:
-    """An SVG as an image: nothing inside it can run, load or change the page."""
+def figure(item: Figure, title: str = "") -> str:
+    """An SVG as an image: nothing inside it can run, load or change the page.
+
+    title: of its section, by which what may be scrolled is known from others.
+    """
     data = base64.b64encode(item.svg.encode()).decode("ascii")
     kind = "drawing wide" if item.wide else "drawing"
+    label = f"Figure: {title}" if title else "Figure"
     return (
         f'<figure class="{kind}"><div class="scroll" role="region" tabindex="0" '
-        f'aria-label="Figure"><img src="data:image/svg+xml;base64,{data}" '
+        f'aria-label="{escape(label)}"><img src="data:image/svg+xml;base64,{data}" '
         f'alt="{escape(item.alt or item.caption)}"></div>'
         f"<figcaption>{escape(item.caption)}</figcaption></figure>"
     )
+
+
+def folded(item: Folded) -> str:
+    """A table behind its title; a printed page shows it (explorer.js)."""
+    return f"<details><summary>{escape(item.title)}</summary>{table(item)}</details>"
 
 
 def table(item: Table) -> str:
@@ -202,7 +220,7 @@ def table(item: Table) -> str:
     )
     rows = "".join(_row(row, kinds) for row in frame.itertuples(index=False, name=None))
     title = escape(item.title or "Table")
-    caption = f"<caption>{title}</caption>" if item.title else ""
+    caption = f"<caption>{title}</caption>" if item.title and not isinstance(item, Folded) else ""
     return (
         f'<div class="tablebox"><div class="scroll" role="region" tabindex="0" '
         f'aria-label="{title}"><table>{caption}<thead><tr>{heads}</tr></thead>'

@@ -3,8 +3,10 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from daniel.data.outcomes import is_death
 from daniel.data.summary import shown
 from daniel.evaluate.clusters import Clusters, too_small
 from daniel.evaluate.compare import FEDERATED, POOLED, Comparison
@@ -17,11 +19,12 @@ from daniel.evaluate.phenotype import (
     auc_digits,
 )
 from daniel.evaluate.relations import FEWEST_PAIRS
-from daniel.evaluate.survival import GRID_DAYS
+from daniel.evaluate.survival import GRID_DAYS, step_of
 from daniel.matrix import listed
-from daniel.plots import code_network, p_text, survival_curves
+from daniel.plots import YEAR, code_network, p_text, survival_curves
 from daniel.report import wording
 from daniel.report.figures import auc_intervals, svg
+from daniel.report.page import NOTHING, Folded
 from daniel.report.parts import Figure, Section, Table
 from daniel.report.wording import Descriptions
 
@@ -73,7 +76,6 @@ def relations_section(
         for row in [table.loc[relation]]
     ]
     drawn = {name: _drawable(table) for name, table in scores.items()}
-    best = cosine["auc"].where(~few, -1.0).idxmax()
     return Section(
         "Known relations",
         "Pairs of codes that were given as belonging together, and were not fitted to, are set "
@@ -82,8 +84,8 @@ def relations_section(
             Table(
                 pd.DataFrame(rows).set_index("relation"),
                 "AUC is the chance that a known pair scores above a random one: 0.5 is a guess, 1 "
-                "is perfect; the shares say how many known pairs are found while so few random "
-                "pairs are mistaken for one.",
+                "is perfect; the interval allows for pairs that share codes; the shares say how "
+                "many known pairs are found while so few random pairs are mistaken for one.",
                 "Known pairs against random pairs",
             )
         ],
@@ -91,11 +93,17 @@ def relations_section(
             Figure(
                 svg(auc_intervals(drawn)),
                 "AUC of each relation with its 95 % interval; dotted: chance.",
-                f"AUC of {len(cosine)} relations; by similarity the best is {best} with "
-                f"{cosine['auc'][best]:.2f}.",
+                f"AUC of {len(cosine)} relations{_best(cosine['auc'][~few])}.",
             )
         ],
     )
+
+
+def _best(aucs: pd.Series) -> str:
+    """The best relation of those that say something, if there are any."""
+    if aucs.empty:
+        return ""
+    return f"; by similarity the best is {aucs.idxmax()} with {aucs.max():.2f}"
 
 
 def _relation_notes(few: Sequence[str], without: Sequence[str]) -> Iterator[str]:
@@ -210,24 +218,51 @@ def _few(table: pd.DataFrame) -> str:
 
 
 def _between_sites(table: pd.DataFrame) -> list[Table]:
+    """The decision tree by sites of training and of test, and the other classifiers, folded."""
     sites = [site for site in table["site_test"].unique() if site != ALL]
     if len(sites) < 2:
         return []
-    alone = table[(table["method"] == UNSUPERVISED) & (table["site_test"] != ALL)]
-    tree = table[(table["method"] == "tree") & (table["site_test"] != ALL)]
-    grid = tree.pivot(index="site_train", columns="site_test", values="auc")
-    grid = grid.reindex(index=[*sites, ALL], columns=sites).rename(index={ALL: "all sites"})
-    grid.loc["the model alone"] = alone.set_index("site_test")["auc"].reindex(sites)
-    digits = alone.set_index("site_test")["digits"]
-    grid = pd.DataFrame({site: _column(grid[site], digits[site]) for site in sites})
-    return [
-        Table(
-            grid.rename_axis(index="trained at", columns=None),
-            "AUC of the decision tree by the site that trained it (rows) and the site of the "
-            "records it is tested on (columns); the model alone needs no training for the target.",
-            "From site to site",
-        )
-    ]
+    at_sites = table[table["site_test"] != ALL].replace({"site_train": {ALL: "all sites"}})
+    alone = at_sites[at_sites["method"] == UNSUPERVISED].assign(site_train="the model alone")
+    tree = at_sites[at_sites["method"] == "tree"]
+    cells = pd.DataFrame(NOTHING, index=[*sites, "all sites", "the model alone"], columns=sites)
+    for _, row in pd.concat([tree, alone]).iterrows():
+        cells.loc[row["site_train"], row["site_test"]] = _auc_and_interval(row)
+    cases = alone.set_index("site_test").loc[sites]
+    cells.loc["positive records"] = [shown(n) for n in cases["n_pos"]]
+    cells.loc["negative records"] = [shown(n) for n in cases["n_neg"]]
+    grid = Table(
+        cells.rename_axis(index="trained at", columns=None),
+        "AUC of the decision tree, and its 95 % interval, by the site that trained it (rows) and "
+        "the site of the records it is tested on (columns); the model alone needs no training for "
+        "the target. Below: the records of test, rounded down to tens.",
+        "From site to site",
+    )
+    return [grid, *_other_classifiers(at_sites[~at_sites["method"].isin([UNSUPERVISED, "tree"])])]
+
+
+def _other_classifiers(table: pd.DataFrame) -> list[Table]:
+    """One row for a classifier, a site of training and one of test."""
+    if table.empty:
+        return []
+    frame = pd.DataFrame(
+        {
+            "told by": [METHODS.get(method, method) for method in table["method"]],
+            "trained at": table["site_train"].to_numpy(),
+            "tested at": table["site_test"].to_numpy(),
+            "AUC": [wording.number(row["auc"], row["digits"]) for _, row in table.iterrows()],
+            "95 % interval": [wording.interval(row, row["digits"]) for _, row in table.iterrows()],
+            "positive records": [shown(n) for n in table["n_pos"]],
+            "negative records": [shown(n) for n in table["n_neg"]],
+        }
+    )
+    meaning = "As above, for the other classifiers; numbers of records are rounded down to tens."
+    return [Folded(frame.set_index("told by"), meaning, "From site to site, other classifiers")]
+
+
+def _auc_and_interval(row: pd.Series) -> str:
+    auc = wording.number(row["auc"], row["digits"])
+    return auc if pd.isna(row["lo"]) else f"{auc} ({wording.interval(row, row['digits'])})"
 
 
 def clusters_section(
@@ -263,7 +298,7 @@ def clusters_section(
     return Section(
         f"Clusters: {name}",
         "Patients are grouped by the other codes of their first record with this diagnosis; the "
-        f"outcome has no part in the grouping.{chosen} {zero} Log-rank test "
+        f"outcome has no part in the grouping.{chosen} {zero}{_deaths(outcome)} Log-rank test "
         f"among {tested}: {p_text(found.p_value)}. "
         f"Nothing is shown of fewer than {found.floor} patients"
         + (", so curves end early and are straight between counts." if figures else ".")
@@ -272,16 +307,64 @@ def clusters_section(
         [
             Table(
                 sizes,
-                "The median is the day by which half of the cluster had the outcome, read off the "
-                "curve; “not shown” means that the curve ends before, “not reached” that also "
-                "nobody had the outcome after its end. <, > and ≥ stand where the number itself "
-                f"would tell of fewer than {found.floor} patients.",
+                f"Patients are rounded down to {_steps(found)}. The median is the day on which the "
+                "curve comes down to one half; “not shown” means that it ends before, “not "
+                "reached” that also nobody had the outcome after its end. <, > and ≥ stand where "
+                f"the number itself would tell of fewer than {found.floor} patients.",
                 "Size and outcome",
             ),
             *codes,
+            *_by_year(found, outcome),
         ],
         figures,
     )
+
+
+def _steps(found: Clusters) -> str:
+    step = step_of(found.floor)
+    return "tens" if step == 10 else f"multiples of {step}"
+
+
+def _deaths(outcome: str) -> str:
+    """A sentence: what the curves make of deaths, where the outcome is not death itself."""
+    if is_death(outcome):
+        return ""
+    return (
+        " Where the outcome is not death, patients who died without it count as last seen "
+        "then, if their deaths are known: the curve tells what would be seen if nobody died of "
+        "anything else."
+    )
+
+
+def _by_year(found: Clusters, outcome: str) -> list[Table]:
+    """The drawn curves as a table: a row for each year of each of them, and for its end."""
+    rows = []
+    for cluster, curve in _drawn(found).groupby("cluster"):
+        times = curve["time"].to_numpy()
+        end = times[-1] / YEAR
+        for year in [*range(1, int(end) + 1), *([end] if end % 1 else [])]:
+            share, lo, hi = (
+                np.interp(year * YEAR, times, curve[name]) for name in ("survival", "lo", "hi")
+            )
+            at = np.searchsorted(times, year * YEAR, side="right") - 1
+            rows.append(
+                {
+                    "cluster": cluster,
+                    "years": f"{year:.3g}",
+                    f"without {outcome}": wording.percent(share),
+                    "95 % band": f"{wording.percent(lo)} to {wording.percent(hi)}",
+                    "still followed": wording.count(int(curve["at_risk"].iloc[at])),
+                }
+            )
+    if not rows:
+        return []
+    return [
+        Folded(
+            pd.DataFrame(rows).set_index("cluster"),
+            "What the figure shows, after each year and at the end of a curve.",
+            "Survival by year",
+        )
+    ]
 
 
 def _drawn(found: Clusters) -> pd.DataFrame:
@@ -302,10 +385,12 @@ def _curves(found: Clusters, outcome: str) -> list[Figure]:
             f"Share of patients without {outcome} over time, from counts of at least "
             f"{found.floor} patients, with 95 % bands; a tick stands where {found.floor} or "
             "more had been last seen since the tick before. Below: patients still followed, "
-            f"counted every {GRID_DAYS} days, give or take {found.floor - 1}.",
+            f"counted every {GRID_DAYS} days, at most {found.floor - 1} too many or "
+            f"{found.floor + step_of(found.floor) - 2} too few. In numbers: “Survival by year”, "
+            "below.",
             f"Survival curves of {', '.join(f'cluster {c}' for c in medians['cluster'])}; medians "
             f"in days: {', '.join(wording.days(v) for v in medians['median'])}; "
-            f"log-rank {p_text(found.p_value)}.",
+            f"log-rank {p_text(found.p_value)}. The table “Survival by year” has its numbers.",
         )
     ]
 
@@ -360,8 +445,9 @@ def _codes_apart(found: Clusters, descriptions: Descriptions) -> list[Table]:
         Table(
             table.set_index("code") if len(others) == 1 else table,
             "Shares of patients with a code in their first record with the diagnosis, for the "
-            "codes whose share differs most between a cluster and the rest. < and > stand "
-            f"where fewer than {found.floor} have the code, or lack it."
+            "codes whose share differs most between a cluster and the rest; in steps of 5 % where "
+            f"they are of fewer than 100 patients. < and > stand where fewer than {found.floor} "
+            "have the code, or lack it."
             + (f" Left out, as too small: {', '.join(small)}." if small else ""),
             "What sets the clusters apart",
         )
