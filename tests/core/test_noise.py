@@ -142,3 +142,11 @@ def test_of_very_many_records_a_share_shows_the_noise_of_all(monkeypatch):
     found = noise_level(counts, float(n), scale, np.random.default_rng(0))
     assert found != whole
     assert found == pytest.approx(whole, rel=0.06)
+
+
+def test_a_code_of_nearly_every_record_can_be_drawn_from_a_share(monkeypatch):
+    counts = np.full(301, 500)
+    counts[0] = 9_999
+    monkeypatch.setattr("daniel.core.noise.MANY_PRESENT", 20_001)
+    for seed in range(20):
+        assert 0 < noise_level(counts, 10_000.0, np.full(301, 0.3), np.random.default_rng(seed)) < 9

@@ -387,3 +387,22 @@ def test_a_median_is_said_not_to_be_reached_only_where_nothing_is_hidden():
     assert np.isinf(medians(30, 0)).all()
     assert np.isnan(medians(30, 5)).all()
     assert medians(60, 5)[0] == 115
+
+
+@pytest.mark.parametrize("n", [29, 39, 59, 100, 108, 109, 209])
+def test_outcomes_of_all_patients_do_not_tell_how_many_these_are(n):
+    curve = released(kaplan_meier(np.arange(1.0, n + 1), np.ones(n, bool)))
+    row = _sizes(np.ones(n, int), np.ones(n, bool), {1: curve}, 11).iloc[0]
+    assert row["events"] != n and str(row["events"])[0] in "≥>"
+
+
+def test_steps_of_shares_neither_turn_nor_make_a_difference():
+    """Two clusters of 90: 11 and 10 patients with one code, 46 and 45 with another, 60 and 20."""
+    labels = np.repeat([1, 2], 90)
+    Z = np.zeros((180, 3))
+    for j, counts in enumerate([(11, 10), (46, 45), (60, 20)]):
+        for first, count in zip((0, 90), counts, strict=True):
+            Z[first : first + count, j] = 1
+    found = _top_codes(sp.csr_array(Z), labels, ("few", "like", "apart"), 11)
+    assert set(found["code"]) == {"apart"}
+    assert found["difference"].tolist() == pytest.approx([0.45, -0.45])

@@ -340,7 +340,7 @@ def test_curves_stand_in_a_table_too():
     assert table.title in section.figures[0].caption
     frame = table.frame.reset_index()
     assert frame["cluster"].tolist() == [1, 1, 1, 2]
-    assert frame["years"].tolist() == ["1", "2", "2.46", "0.986"]
+    assert frame["years"].tolist() == ["1", "2", "2.46", "0.99"]
     assert frame["without falls"].tolist() == ["92 %", "84 %", "80 %", "45 %"]
     assert frame["95 % band"].tolist()[2:] == ["70 % to 85 %", "40 % to 52 %"]
     assert frame["still followed"].tolist() == ["1,200", "1,200", "900", "120"]

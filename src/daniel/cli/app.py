@@ -38,7 +38,8 @@ def _sentence(error: Exception) -> str | None:
     if isinstance(error, MemoryError):
         return "The memory of this machine is used up: use a larger one, or fewer codes."
     if isinstance(error, OSError) and error.errno in NO_ROOM:
-        return f"A disk cannot be written ({error.strerror}): make room on it."
+        why = error.strerror
+        return f"A disk cannot be written ({why}): make room on it, or choose another place."
     return None
 
 

@@ -371,7 +371,8 @@ def _also(
 
     There are none where cliques make them.  Couplings of codes that hardly ever meet are unsure:
     what the likelihood takes off their correlations is partly noise.  Both together relate codes
-    better than either.  Of common codes all positive components count, as they stand in the matrix.
+    better than either.  Of common codes all positive components count, as they stand in the matrix:
+    correlations, or in one shot the step from the start that all answers ask for.
     """
     if chance.rare < COMMON:
         rows = positive_part(matrix)

@@ -75,7 +75,8 @@ def _permuted_norm(
     share = MANY_PRESENT / counts.sum()
     if share < 1:
         n = round(share * n)
-        counts = np.floor(share * counts + rng.random(p)).astype(int)  # to either side, by chance
+        drawn = np.floor(share * counts + rng.random(p)).astype(int)  # to either side, by chance
+        counts = np.minimum(drawn, n)
     rows = np.concatenate([rng.choice(n, c, replace=False, shuffle=False) for c in counts])
     columns = np.repeat(np.arange(p), counts)
     scaled = sp.csr_array((1 / scale[columns], (rows, columns)), shape=(n, p))

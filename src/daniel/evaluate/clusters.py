@@ -292,8 +292,11 @@ def _sizes(
 
 
 def _may_be_few(least: int, floor: int) -> bool:
-    """Whether a number that is `least`, or more by what rounding took, can be 1 to floor - 1."""
-    return least < floor and least + step_of(floor) > 1
+    """Whether a number that is `least`, or more by what rounding took, can be 1 to floor - 1.
+
+    Below zero it would tell what rounding took, and counts as one that can.
+    """
+    return least < floor and (step_of(floor) > 1 or least > 0)
 
 
 def _medians(curve: pd.DataFrame, total: int | str) -> np.ndarray:
@@ -346,23 +349,24 @@ def _top_codes(
         shares, signs = zip(*(_share(count, n, floor) for count, n in sides), strict=True)
         difference = shares[0] - shares[1]
         honest = (difference * exact > 0) & (np.abs(difference) <= np.abs(exact) + 1e-12)
-        difference = np.where(honest & told, difference, 0)
-        order = np.argsort(-np.abs(difference), kind="stable")[:TOP_CODES]
-        order = order[difference[order] != 0]
         told_in, told_out = (
-            _in_steps(share[order], sign[order], n, floor)
+            _in_steps(share, sign, n, floor)
             for share, sign, (_, n) in zip(shares, signs, sides, strict=True)
         )
+        shown = told_in - told_out  # steps may take all of a difference, or turn it round
+        shown = np.where(honest & told & (shown * np.sign(exact) > 1e-9), shown, 0)
+        order = np.argsort(-np.abs(shown), kind="stable")[:TOP_CODES]
+        order = order[shown[order] != 0]
         parts.append(
             pd.DataFrame(
                 {
                     "cluster": c,
                     "code": [codes[j] for j in order],
-                    "inside": told_in,
+                    "inside": told_in[order],
                     "inside_is": signs[0][order],
-                    "outside": told_out,
+                    "outside": told_out[order],
                     "outside_is": signs[1][order],
-                    "difference": told_in - told_out,
+                    "difference": shown[order],
                 }
             )
         )

@@ -350,7 +350,7 @@ def _by_year(found: Clusters, outcome: str) -> list[Table]:
             rows.append(
                 {
                     "cluster": cluster,
-                    "years": f"{year:.3g}",
+                    "years": str(year) if isinstance(year, int) else f"{year:.2f}",
                     f"without {outcome}": wording.percent(share),
                     "95 % band": f"{wording.percent(lo)} to {wording.percent(hi)}",
                     "still followed": wording.count(int(curve["at_risk"].iloc[at])),
