@@ -30,6 +30,7 @@ from daniel.evaluate.compare import FEDERATED
 from daniel.evaluate.gold import read_pairs
 from daniel.federated import folder
 from daniel.federated.files import new_folder
+from daniel.federated.folder import OWN as MODEL_FILES
 from daniel.federated.keys import make_key, write_key
 from daniel.report import build_report
 from daniel.report.assemble import Choices, assemble
@@ -57,8 +58,7 @@ OWN = tuple(  # patterns of all paths that the demo writes
             "study.json summary.txt"
             for site in SITES
         },
-        "model/": "codes.tsv embedding.parquet embedding.tsv model.safetensors report.json "
-        "report.md",
+        "model/": " ".join(MODEL_FILES),
         "cohort/": "cohort.json",
         "cohort/truth/": "codes.tsv embedding.safetensors pairs.tsv patients.parquet",
         "cohort/hospital-[12]/data/": "[0-9]*.parquet",

@@ -17,12 +17,12 @@ from daniel.evaluate.phenotype import Phenotyping
 from daniel.evaluate.relations import relation_auc
 from daniel.report import page
 from daniel.report.figures import auc_intervals
+from daniel.report.followed import clusters_section
 from daniel.report.parts import Section, Table
 from daniel.report.records import Outcome
 from daniel.report.sections import (
     COMPARISON,
     FALLBACK,
-    clusters_section,
     comparison_section,
     graph_section,
     phenotype_section,

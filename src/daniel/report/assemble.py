@@ -33,6 +33,7 @@ from daniel.federated.report import Report
 from daniel.matrix import CodeMatrix
 from daniel.report import sections
 from daniel.report.explorer import Progress
+from daniel.report.followed import clusters_section
 from daniel.report.graphs import drawn_graph
 from daniel.report.parts import ReportParts, Section, parts_of, shown_floor
 from daniel.report.records import (
@@ -289,7 +290,7 @@ def _clusters(
         without=[outcome.code] if outcome.code else [],
         floor=floor,
     )
-    return sections.clusters_section(groups, words, outcome=outcome.name, zero=outcome.zero)
+    return clusters_section(groups, words, outcome=outcome.name, zero=outcome.zero)
 
 
 def _compared(
