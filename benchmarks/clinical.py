@@ -41,7 +41,13 @@ from daniel.data import public
 from daniel.data.cohort import read_options
 from daniel.errors import DivergenceError, MissingDependencyError
 from daniel.evaluate.cases import Cases, patients_of
-from daniel.evaluate.compare import Comparison, Entry, phenotype_rows, relation_rows
+from daniel.evaluate.compare import (
+    AS_COMMON,
+    Comparison,
+    Entry,
+    phenotype_rows,
+    relation_rows,
+)
 from daniel.evaluate.rivals import PPMISVD, RBM, CorrelationSVT, LogisticPCA, Word2Vec
 from daniel.evaluate.text import TextEncoder, TokenTable, bundled_encoder
 
@@ -291,8 +297,12 @@ def score(task: Task, method: Method, kind: str) -> pd.DataFrame:
     entry = Entry(method.name, model, method.setting)
     tables = []
     if kind != "phenotyping":
-        codes = task.matrix.codes
-        tables.append(relation_rows(entry, codes, task.pairs, draws=DRAWS, random_state=SEED))
+        m = task.matrix
+        counts = np.asarray(m.Z.sum(axis=0)).ravel()
+        told = relation_rows(
+            entry, m.codes, task.pairs, counts=counts, draws=DRAWS, random_state=SEED
+        )
+        tables.append(told)
     if kind != "relations":
         asked = task.part(task.held)
         for target in task.targets:
@@ -344,8 +354,9 @@ def markdown(table: pd.DataFrame) -> str:
         f"`python -m benchmarks.clinical`, daniel {version('daniel')}, Python "
         f"{platform.python_version()}, numpy {version('numpy')}; {DRAWS} draws of random pairs, "
         f"seed {SEED}. Rivals show the best of their settings and scores in each column by itself; "
-        "Daniel runs with its defaults. Intervals and settings are in auc.csv. What the columns "
-        "mean: docs/clinical.md.",
+        "Daniel runs with its defaults. *As common*: random pairs are of codes about as common as "
+        "those of the known pairs. Intervals and settings are in auc.csv. What the "
+        "columns mean: docs/clinical.md.",
     ]
     for name, block in table.groupby("problem", sort=False):
         counts = block.groupby("column")["n"].nunique()
@@ -354,9 +365,14 @@ def markdown(table: pd.DataFrame) -> str:
                 f"{name}: methods were asked about different records in "
                 f"{', '.join(counts.index[counts > 1])}; remove the older lines of auc.csv."
             )
-        found = Comparison(sites_summed(block).reset_index(drop=True))
+        found = sites_summed(block)
+        common = found["column"].str.endswith(AS_COMMON)
         ours = relations.ONE_SHOT if (block["method"] == relations.ONE_SHOT).any() else None
-        lines += ["", f"## {name}", "", found.markdown(ours, aside=ASIDE)]
+        lines += ["", f"## {name}"]
+        for part in (found[~common], found[common]):
+            if len(part):
+                table = Comparison(part.reset_index(drop=True))
+                lines += ["", table.markdown(ours, aside=ASIDE)]
         if name == "cohort":
             lines.append(f"The paper's own table, for other data, has {PUBLISHED}.")
     return "\n".join(lines) + "\n"

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from benchmarks import problems
 from benchmarks.problems import Problem
 from daniel import CodeMatrix, Daniel
 from daniel.errors import DivergenceError, MissingDependencyError
-from daniel.evaluate.relations import relation_auc
+from daniel.evaluate.compare import AS_COMMON, Entry, relation_rows
 from daniel.evaluate.rivals import PPMISVD, RBM, CorrelationSVT, LogisticPCA, Word2Vec
 
 OUT = Path(__file__).parent.parent / "results" / "relations"
@@ -155,12 +156,12 @@ def run(problem: Problem, trials: Iterator[Trial], path: Path) -> None:
             print(f"  {trial.method} left out: {error}")
             return
         seconds = time.perf_counter() - begin
-        table = relation_auc(
-            embedding, problem.codes, problem.pairs, draws=DRAWS, random_state=SEED
-        )[["n_pairs", "auc", "lo", "hi"]].reset_index()
+        entry = Entry(trial.method, SimpleNamespace(embedding_=embedding), trial.setting)
+        counts = np.asarray(problem.Z.sum(axis=0)).ravel()
+        table = relation_rows(
+            entry, problem.codes, problem.pairs, counts=counts, draws=DRAWS, random_state=SEED
+        ).rename(columns={"column": "relation", "n": "n_pairs"})
         table.insert(0, "problem", problem.name)
-        table.insert(1, "method", trial.method)
-        table.insert(2, "setting", trial.setting)
         table["seconds"] = round(seconds, 2)
         table.round(4).to_csv(path, mode="a", header=not path.exists(), index=False)
         scores = "  ".join(f"{r.relation} {r.auc:.3f}" for r in table.itertuples())
@@ -185,16 +186,27 @@ def markdown(results: pd.DataFrame) -> str:
         "each relation by itself, Daniel with its defaults.",
     ]
     for name, block in best.groupby("problem", sort=False):
-        relations = list(dict.fromkeys(results[results["problem"] == name]["relation"]))
-        order = block.groupby("method")["auc"].mean().sort_values(ascending=False).index
-        lines += ["", f"## {name}", "", "| method | " + " | ".join(relations) + " | s |"]
-        lines.append("|---|" + "---|" * (len(relations) + 1))
-        for method in order:
-            rows = block[block["method"] == method].set_index("relation")
-            cells = [_cell(rows.loc[r]) for r in relations]
-            lines.append(f"| {method} | {' | '.join(cells)} | {rows['seconds'].median():.1f} |")
-        lines += ["", _margins(block, relations)]
+        lines += ["", f"## {name}"]
+        common = block["relation"].str.endswith(AS_COMMON)
+        names = list(dict.fromkeys(results[results["problem"] == name]["relation"]))
+        for told, part in (("any codes", block[~common]), ("codes as common", block[common])):
+            relations = [r for r in names if r in set(part["relation"])]
+            if relations:
+                lines += ["", f"Against random pairs of {told}:", "", *_table(part, relations)]
     return "\n".join(lines) + "\n"
+
+
+def _table(block: pd.DataFrame, relations: list[str]) -> list[str]:
+    """Lines of one table, best method first, and its margins."""
+    lines = [
+        "| method | " + " | ".join(relations) + " | s |",
+        "|---|" + "---|" * (len(relations) + 1),
+    ]
+    for method in block.groupby("method")["auc"].mean().sort_values(ascending=False).index:
+        rows = block[block["method"] == method].set_index("relation")
+        cells = [_cell(rows.loc[r]) for r in relations]
+        lines.append(f"| {method} | {' | '.join(cells)} | {rows['seconds'].median():.1f} |")
+    return [*lines, "", _margins(block, relations)]
 
 
 def _cell(row: pd.Series) -> str:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from daniel.cli import app
 from daniel.data import read_site
-from daniel.data.groups import grouped, wider
+from daniel.data.groups import _read_parents, grouped, wider
 from daniel.data.prepare import prepare
 from daniel.errors import InputError
 from daniel.matrix import CodeMatrix
@@ -83,6 +83,12 @@ def test_the_map_gives_records_of_groups(tmp_path, monkeypatch):
     counts = dict(zip(out.codes, out.Z.sum(axis=0).tolist(), strict=True))
     # 290 and 401 have 10 patients each, fewer than the rule's 11, and fall out of the list.
     assert counts == {"PheCode:250.2": 40, "PheCode:290.1": 40}
+
+
+def test_parents_may_have_quotes_between_tabs(tmp_path):
+    path = tmp_path / "up.tsv"
+    path.write_text('code\tparent\na"b\t10"\nNA\tc\n')
+    assert _read_parents(path) == {'a"b': '10"', "NA": "c"}
 
 
 def test_wrong_files_and_vocabularies_give_one_sentence(tmp_path, monkeypatch):

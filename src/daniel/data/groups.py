@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import scipy.sparse as sp
 
+from daniel.data.frames import read_text
 from daniel.data.sitefolder import read_site
 from daniel.errors import InputError
 from daniel.matrix import CodeMatrix
@@ -85,7 +85,7 @@ def _read_parents(path: Path) -> dict[str, str]:
         raise InputError(f"There is no file {path}: name a table of two columns, code and parent.")
     separator = "\t" if ".tsv" in path.name else ","
     try:
-        table = pd.read_csv(path, dtype=str, sep=separator, keep_default_na=False)
+        table = read_text(path, separator).fillna("")
         if table.shape[1] < 2:
             raise ValueError
     except (OSError, ValueError):

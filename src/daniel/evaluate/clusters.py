@@ -23,7 +23,7 @@ from daniel.checks import is_whole, shown
 from daniel.data.outcomes import first_records
 from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
-from daniel.evaluate.gold import spelled
+from daniel.evaluate.spelling import spelled
 from daniel.evaluate.survival import (
     FLOOR,
     check_survival,

@@ -12,6 +12,7 @@ tried.  Daniel and every method with a single setting and score gains nothing fr
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -39,6 +40,7 @@ __all__ = [
 
 COLUMNS = ["method", "setting", "column", "n", "auc", "lo", "hi"]
 RELATION, TARGET = "relation", "target"  # kinds of columns
+AS_COMMON = ", as common"  # after a relation: its random pairs are of codes as common as the known
 FEDERATED, POOLED = "Daniel, federated", "Daniel, pooled"
 RIVALS = {"PPMI-SVD": PPMISVD, "correlations": CorrelationSVT}
 RIVAL_DIMENSIONS = (10, 25, 50, 100)
@@ -214,10 +216,14 @@ def relation_rows(
     codes: tuple[str, ...],
     pairs: pd.DataFrame,
     *,
+    counts: ArrayLike | None = None,
     draws: Draws = "auto",
     random_state: int = 0,
 ) -> pd.DataFrame:
     """AUC of one entry for each relation, by the cosine of its rows.
+
+    counts (p,): of the records with each code; then each relation has a second row, with AS_COMMON
+    after its name.
 
     A method that is not Daniel and has couplings `theta_` is scored by them too, as the paper does
     with its baselines.  A model that names its codes may have them in another order.
@@ -228,10 +234,12 @@ def relation_rows(
         theta = theta_pairs(entry.model)
         ways["theta"] = lambda i, j: theta(where[i], where[j])
     tables = []
-    for way, given in ways.items():
+    against = {"": None} if counts is None else {"": None, AS_COMMON: counts}
+    for (way, given), (name, common) in product(ways.items(), against.items()):
         found = relation_auc(
-            given, codes, pairs, score=way, draws=draws, random_state=random_state
-        ).reset_index()
+            given, codes, pairs, score=way, counts=common, draws=draws, random_state=random_state
+        )
+        found = found.rename(index=lambda relation, name=name: relation + name).reset_index()
         found = found.rename(columns={"relation": "column", "n_pairs": "n"})
         setting = _joined(entry.setting, way if len(ways) > 1 else "")
         tables.append(found.assign(method=entry.method, setting=setting)[COLUMNS])

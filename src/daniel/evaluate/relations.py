@@ -5,8 +5,12 @@ many random pairs of the same code types, none of them known. The score of a pai
 its two embedding rows, or its coupling theta_jk as in the paper. The measures are the area under
 the ROC curve (AUC), and the share of known pairs found (TPR) at a few rates of false alarms (FPR).
 
-Negatives depend on the codes, the pairs and the seed alone, never on the embedding: all methods
-are scored on identical draws.
+Known relations are mostly about common codes, so a score that tells nothing but how common two
+codes are is better than chance.  Negatives of codes as common as those of the known pairs take this
+away.
+
+Negatives depend on the codes, the pairs and the seed, and on how common codes are if that is given,
+never on the embedding: all methods are scored on identical draws.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,12 +36,14 @@ ENOUGH, FEWEST_DRAWS, MOST_DRAWS = 5_000, 10, 500
 MOST_SHARE = 0.5  # of the known pairs, that a code counts as having at most
 LEAST_OF_OWN = 0.5  # of the variance that pairs without common codes would have
 TINY = 1e-20  # a variance that is none
+AS_COMMON = 21  # codes of a vocabulary that stand next to each other by how common they are
 RATES = {"tpr_01": 0.01, "tpr_05": 0.05, "tpr_10": 0.10}  # column -> rate of false alarms
 
 Indices = NDArray[np.intp]
 Floats = NDArray[np.float64]
 Draws = int | str  # a number, or "auto"
 PairScore = Callable[[Indices, Indices], ArrayLike]
+Like = Callable[[Indices, np.random.Generator], Indices]  # random codes in place of the given
 
 
 def relation_auc(
@@ -46,6 +52,7 @@ def relation_auc(
     pairs: pd.DataFrame,
     *,
     score: str = "cosine",
+    counts: ArrayLike | None = None,
     draws: Draws = "auto",
     random_state: int = 0,
 ) -> pd.DataFrame:
@@ -59,6 +66,8 @@ def relation_auc(
         colon are of one vocabulary.
     pairs : columns code1, code2, relation. Pairs with a code outside `codes` are left out.
     score : "cosine" of two embedding rows, or "theta", the mean of theta_jk and theta_kj.
+    counts : (p,) how many records, or which share of them, have each code: negatives are then of
+        codes about as common as those of the known pairs. None: of any codes of their types.
     draws : number of independent sets of negatives, each as large as the positives; "auto": 10, and
         more where pairs are few, so that chance in the negatives moves the AUC by little.
     random_state : seed of the negatives.
@@ -75,7 +84,7 @@ def relation_auc(
     out, and named in the table's attrs["left_out"].
     """
     score_of = _pair_score(embedding, len(codes), score)
-    drawn = negatives(codes, pairs, draws=draws, random_state=random_state)
+    drawn = negatives(codes, pairs, counts=counts, draws=draws, random_state=random_state)
     rows, left_out = {}, []
     for relation, i, j in _positives(codes, pairs):
         if relation not in drawn:
@@ -122,12 +131,18 @@ def theta_pairs(model: Any) -> PairScore:
 
 
 def negatives(
-    codes: Sequence[str], pairs: pd.DataFrame, *, draws: Draws = "auto", random_state: int = 0
+    codes: Sequence[str],
+    pairs: pd.DataFrame,
+    *,
+    counts: ArrayLike | None = None,
+    draws: Draws = "auto",
+    random_state: int = 0,
 ) -> dict[str, tuple[Indices, Indices]]:
     """Random pairs to set against the known ones.
 
     For each positive pair, a pair of codes of the same two vocabularies, drawn uniformly, that is
-    neither a known pair of any relation nor a code with itself.
+    neither a known pair of any relation nor a code with itself.  With counts (p,), each code is one
+    of AS_COMMON that are next to its own by how common they are.
 
     Returns relation -> (i, j), integer arrays (draws, n_pairs) of positions in `codes`, without
     the relations for which none can be drawn.
@@ -135,14 +150,18 @@ def negatives(
     if not is_auto(draws) and (not is_whole(draws) or int(draws) < 1):
         raise ParameterError(f"draws is {shown(draws)}: expected 'auto' or at least 1.")
     vocabulary = np.array([vocabulary_of(code) for code in codes])
+    like = _of_kind(vocabulary)
+    if counts is not None:
+        like = _as_common(vocabulary, _counts(counts, len(codes)), _generator(random_state, ""))
     positives = list(_positives(codes, pairs))
     known = np.unique(np.concatenate([_key(i, j, len(codes)) for _, i, j in positives]))
     drawn = {}
     for relation, i, j in positives:
         number = _enough(len(i)) if is_auto(draws) else int(draws)
-        found = _draw(i, j, vocabulary, known, number, _generator(random_state, relation))
+        at = np.tile(i, number), np.tile(j, number)
+        found = _draw(*at, like, known, len(codes), _generator(random_state, relation))
         if found is not None:
-            drawn[relation] = found
+            drawn[relation] = found[0].reshape(number, -1), found[1].reshape(number, -1)
     if not drawn:
         raise InputError(
             "nearly every pair of these code types is a known pair, so no negatives can be drawn: "
@@ -229,28 +248,21 @@ def _generator(random_state: int, label: str) -> np.random.Generator:
 
 
 def _draw(
-    i: Indices,
-    j: Indices,
-    vocabulary: NDArray[np.str_],
-    known: Indices,
-    draws: int,
-    rng: np.random.Generator,
+    i: Indices, j: Indices, like: Like, known: Indices, p: int, rng: np.random.Generator
 ) -> tuple[Indices, Indices] | None:
-    """Pairs with the vocabularies of (i, j), by rejection; two arrays (draws, len(i)).
+    """Pairs of codes like those of the pairs (i, j), by rejection.
 
     None where nearly every such pair is known.
     """
-    left = np.tile(vocabulary[i], draws)
-    right = np.tile(vocabulary[j], draws)
-    a, b = np.empty(left.size, np.intp), np.empty(left.size, np.intp)
-    open_ = np.arange(left.size)
+    a, b = np.empty_like(i), np.empty_like(j)
+    open_ = np.arange(i.size)
     for _ in range(MAX_REDRAWS):
-        a[open_] = _codes_like(left[open_], vocabulary, rng)
-        b[open_] = _codes_like(right[open_], vocabulary, rng)
-        keys = _key(a[open_], b[open_], len(vocabulary))
+        a[open_] = like(i[open_], rng)
+        b[open_] = like(j[open_], rng)
+        keys = _key(a[open_], b[open_], p)
         open_ = open_[(a[open_] == b[open_]) | np.isin(keys, known)]
         if open_.size == 0:
-            return a.reshape(draws, -1), b.reshape(draws, -1)
+            return a, b
     return None
 
 
@@ -259,15 +271,42 @@ def _enough(k: int) -> int:
     return min(MOST_DRAWS, max(FEWEST_DRAWS, -(-ENOUGH // k)))
 
 
-def _codes_like(
-    wanted: NDArray[np.str_], vocabulary: NDArray[np.str_], rng: np.random.Generator
-) -> Indices:
-    """A random code of each wanted vocabulary."""
-    drawn = np.empty(wanted.size, np.intp)
-    for name in np.unique(wanted):
-        here = wanted == name
-        drawn[here] = rng.choice(np.flatnonzero(vocabulary == name), size=here.sum())
-    return drawn
+def _of_kind(vocabulary: NDArray[np.str_]) -> Like:
+    """Random codes of the same vocabulary."""
+
+    def like(at: Indices, rng: np.random.Generator) -> Indices:
+        wanted, drawn = vocabulary[at], np.empty_like(at)
+        for name in np.unique(wanted):
+            here = wanted == name
+            drawn[here] = rng.choice(np.flatnonzero(vocabulary == name), size=here.sum())
+        return drawn
+
+    return like
+
+
+def _as_common(vocabulary: NDArray[np.str_], counts: Floats, rng: np.random.Generator) -> Like:
+    """Random codes among those of the same vocabulary that are about as common.
+
+    rng: the order of codes that are equally common.
+    """
+    kind = np.unique(vocabulary, return_inverse=True)[1]
+    order = np.lexsort((rng.random(counts.size), counts, kind))
+    place = np.argsort(order)
+    size = np.bincount(kind)
+    end = np.cumsum(size)
+    width = np.minimum(size, AS_COMMON)[kind]
+    first = np.clip(place - width // 2, (end - size)[kind], end[kind] - width)
+    return lambda at, rng: order[first[at] + rng.integers(width[at])]
+
+
+def _counts(given: ArrayLike, p: int) -> Floats:
+    counts = np.asarray(given, dtype=np.float64)
+    if counts.shape != (p,) or not np.isfinite(counts).all():
+        raise InputError(
+            f"counts has shape {counts.shape}, or values that are not finite: expected one number "
+            f"for each of {p} codes."
+        )
+    return counts
 
 
 def _placements(positive: Floats, negative: Floats) -> Floats:

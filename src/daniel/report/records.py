@@ -15,13 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import scipy.sparse as sp
 
+from daniel.data.frames import read_text
 from daniel.data.outcomes import is_death, may_be_translated, read_outcome
 from daniel.data.sitefolder import CODES, read_info, read_site
 from daniel.errors import FormatError, InputError
 from daniel.estimator import Daniel
 from daniel.evaluate.cases import Cases, has_code, small_sites
 from daniel.evaluate.clusters import records_for
-from daniel.evaluate.gold import read_text, spelled
+from daniel.evaluate.spelling import spelled
 from daniel.evaluate.survival import check_survival
 from daniel.federated.folder import REPORT, read_model, read_report
 from daniel.federated.release import without_rare
