@@ -36,6 +36,7 @@ DRAWS = 20
 SEED = 0
 ONE_SHOT, POOLED, HUB = "Daniel, one shot", "Daniel, pooled", "Daniel, hub alone"
 PAPER = "Daniel, paper's recipe"
+COMMON = "how common the codes are"
 TUNED = "PPMI-SVD, all options tuned"
 PAPER_STEPS = (0.01, 0.003, 0.001)
 
@@ -65,6 +66,17 @@ def _pooled(problem: Problem) -> np.ndarray:
 
 def _one_shot(problem: Problem) -> np.ndarray:
     return Daniel(random_state=SEED).fit(_records(problem), sites=problem.sites).embedding_
+
+
+def common_trials() -> Iterator[Trial]:
+    yield Trial(COMMON, "auto", _how_common)
+
+
+def _how_common(problem: Problem) -> np.ndarray:
+    """Vectors whose cosines are products of the logarithms of two counts, and know nothing else."""
+    size = np.log1p(np.asarray(problem.Z.sum(axis=0)).ravel())
+    size /= size.max()
+    return np.column_stack([size, np.diag(np.sqrt(1 - size**2))])
 
 
 def paper_trials() -> Iterator[Trial]:
@@ -127,6 +139,7 @@ def tuned_ppmi() -> Iterator[Trial]:
 
 
 METHODS: dict[str, Callable[[], Iterator[Trial]]] = {
+    "common": common_trials,
     "daniel": daniel_trials,
     "correlation": lambda: rival_trials(
         "correlation SVT", lambda d: CorrelationSVT(n_components=d)

@@ -178,6 +178,43 @@ def test_the_interval_is_that_of_pairs_one_by_one():
     assert np.diff(logit) == pytest.approx([half, half], rel=1e-9)
 
 
+def test_negatives_as_common_have_the_vocabulary_and_about_the_count_of_their_code():
+    """Of 100 codes with counts 0..99 each stays within its window, at both ends too."""
+    codes = [f"A:{k}" for k in range(100)] + [f"B:{k}" for k in range(15)]
+    counts = np.r_[np.random.default_rng(0).permutation(100), np.zeros(15)]
+    pairs = pd.DataFrame({"code1": codes[:100], "code2": np.resize(codes[100:], 100)})
+    (a, b), *_ = negatives(codes, pairs.assign(relation="r"), counts=counts, draws=50).values()
+    assert a.shape == (50, 100) and a.max() < 100 <= b.min()
+    away = np.abs(counts[a] - counts[:100]).max(axis=0)
+    inside = (counts[:100] > 10) & (counts[:100] < 89)
+    assert away.max() <= 20 and away[inside].max() == 10
+    assert np.unique(b).size == 15  # all are equally common
+
+
+def test_codes_as_common_that_are_all_known_let_others_in():
+    codes = [f"A:{k}" for k in range(60)]
+    i, j = np.triu_indices(30, 1)  # the thirty rarest are all known to belong together
+    names = np.array(codes)
+    pairs = pd.DataFrame({"code1": names[i], "code2": names[j], "relation": "r"})
+    (a, b), *_ = negatives(codes, pairs, counts=np.arange(60), draws=2).values()
+    assert (np.maximum(a, b) >= 30).all() and (a != b).all()
+
+
+def test_a_score_of_how_common_codes_are_is_chance_against_codes_as_common():
+    rng = np.random.default_rng(0)
+    codes = [f"A:{k}" for k in range(300)]
+    counts = rng.integers(1, 10_000, 300)
+    often = np.argsort(-counts)[:200].reshape(2, 100)
+    names = np.array(codes)
+    pairs = pd.DataFrame({"code1": names[often[0]], "code2": names[often[1]], "relation": "r"})
+    score = np.log(counts)[:, None] + np.log(counts)
+    given = {"codes": codes, "pairs": pairs, "score": "theta", "draws": 20}
+    assert relation_auc(score, **given)["auc"].item() > 0.65
+    assert relation_auc(score, counts=counts, **given)["auc"].item() == pytest.approx(0.5, abs=0.02)
+    with pytest.raises(InputError, match="one number for each of 300 codes"):
+        relation_auc(score, counts=counts[:-1], **given)
+
+
 def test_pairs_outside_the_codes_are_left_out():
     pairs = known_pairs()
     more = pd.DataFrame({"code1": ["PheCode:999"], "code2": [CODES[0]], "relation": ["similar"]})

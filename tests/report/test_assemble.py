@@ -87,6 +87,9 @@ def test_relations_are_those_of_relation_auc(study):
     expected = relation_auc(model.embedding_, parts.codes, pairs)["auc"].item()
     frame = parts.sections[0].tables[0].frame
     assert frame["AUC"].iloc[0] == expected > 0.9
+    shares = parts.prevalence
+    common = relation_auc(model.embedding_, parts.codes, pairs, counts=shares)["auc"].item()
+    assert frame["AUC, codes as common"].iloc[0] == common
 
 
 @pytest.fixture

@@ -129,6 +129,16 @@ def test_relations():
     assert section.figures == relations_section(relation_table(), relation_table(-0.1)).figures
 
 
+def test_relations_without_how_common_codes_are():
+    table = relation_table().assign(auc_as_common=[0.85, 0.75])
+    section = relations_section(table)
+    assert section.tables[0].frame["AUC, codes as common"].tolist() == [0.85, 0.75]
+    assert "how common codes are" in section.tables[0].meaning
+    plain = relations_section(relation_table()).tables[0]
+    assert "AUC, codes as common" not in plain.frame
+    assert "how common codes are" not in plain.meaning
+
+
 def test_relations_by_similarity_alone():
     section = relations_section(relation_table())
     assert section.tables[0].frame["scored by"].tolist() == ["similarity", "similarity"]

@@ -37,13 +37,15 @@ MOST_SHARE = 0.5  # of the known pairs, that a code counts as having at most
 LEAST_OF_OWN = 0.5  # of the variance that pairs without common codes would have
 TINY = 1e-20  # a variance that is none
 AS_COMMON = 21  # codes of a vocabulary that stand next to each other by how common they are
+PATIENCE = 20  # redraws among them, before twice as many are let in
 RATES = {"tpr_01": 0.01, "tpr_05": 0.05, "tpr_10": 0.10}  # column -> rate of false alarms
 
 Indices = NDArray[np.intp]
 Floats = NDArray[np.float64]
 Draws = int | str  # a number, or "auto"
 PairScore = Callable[[Indices, Indices], ArrayLike]
-Like = Callable[[Indices, np.random.Generator], Indices]  # random codes in place of the given
+# Random codes in place of the given ones, after so many redraws.
+Like = Callable[[Indices, int, np.random.Generator], Indices]
 
 
 def relation_auc(
@@ -142,7 +144,8 @@ def negatives(
 
     For each positive pair, a pair of codes of the same two vocabularies, drawn uniformly, that is
     neither a known pair of any relation nor a code with itself.  With counts (p,), each code is one
-    of AS_COMMON that are next to its own by how common they are.
+    of AS_COMMON that are next to its own by how common they are; of more, where nearly all pairs of
+    those are known.
 
     Returns relation -> (i, j), integer arrays (draws, n_pairs) of positions in `codes`, without
     the relations for which none can be drawn.
@@ -256,9 +259,9 @@ def _draw(
     """
     a, b = np.empty_like(i), np.empty_like(j)
     open_ = np.arange(i.size)
-    for _ in range(MAX_REDRAWS):
-        a[open_] = like(i[open_], rng)
-        b[open_] = like(j[open_], rng)
+    for redraws in range(MAX_REDRAWS):
+        a[open_] = like(i[open_], redraws, rng)
+        b[open_] = like(j[open_], redraws, rng)
         keys = _key(a[open_], b[open_], p)
         open_ = open_[(a[open_] == b[open_]) | np.isin(keys, known)]
         if open_.size == 0:
@@ -274,7 +277,7 @@ def _enough(k: int) -> int:
 def _of_kind(vocabulary: NDArray[np.str_]) -> Like:
     """Random codes of the same vocabulary."""
 
-    def like(at: Indices, rng: np.random.Generator) -> Indices:
+    def like(at: Indices, _: int, rng: np.random.Generator) -> Indices:
         wanted, drawn = vocabulary[at], np.empty_like(at)
         for name in np.unique(wanted):
             here = wanted == name
@@ -294,9 +297,15 @@ def _as_common(vocabulary: NDArray[np.str_], counts: Floats, rng: np.random.Gene
     place = np.argsort(order)
     size = np.bincount(kind)
     end = np.cumsum(size)
-    width = np.minimum(size, AS_COMMON)[kind]
-    first = np.clip(place - width // 2, (end - size)[kind], end[kind] - width)
-    return lambda at, rng: order[first[at] + rng.integers(width[at])]
+
+    def like(at: Indices, redraws: int, rng: np.random.Generator) -> Indices:
+        own = kind[at]
+        width = np.minimum(size[own], AS_COMMON << (redraws // PATIENCE))
+        first = np.clip(place[at] - width // 2, (end - size)[own], end[own] - width)
+        drawn: Indices = order[first + rng.integers(width)]
+        return drawn
+
+    return like
 
 
 def _counts(given: ArrayLike, p: int) -> Floats:

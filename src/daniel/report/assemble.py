@@ -6,6 +6,7 @@ patients than the floor.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -138,7 +139,7 @@ def assemble(
     if pairs is not None or choices.relations:
         progress("relations", 0.0)
         known, left_out = _known_pairs(parts.codes, pairs, choices, words)
-        found.append(_relations(model, parts.codes, known, left_out))
+        found.append(_relations(model, parts, known, left_out))
         progress("relations", 1.0)
     records = read_sites(model, report, sites, progress) if sites else None
     floor = shown_floor(report)
@@ -201,14 +202,16 @@ def _known_pairs(
     return pd.concat(known, ignore_index=True).drop_duplicates(), " ".join(notes)
 
 
-def _relations(
-    model: Daniel, codes: tuple[str, ...], known: pd.DataFrame, left_out: str
-) -> Section:
-    return sections.relations_section(
-        relation_auc(model.embedding_, codes, known),
-        relation_auc(theta_pairs(model), codes, known, score="theta"),
-        left_out,
-    )
+def _relations(model: Daniel, parts: ReportParts, known: pd.DataFrame, left_out: str) -> Section:
+    def scored(way: str, given: Any) -> pd.DataFrame:
+        score = partial(relation_auc, given, parts.codes, known, score=way)
+        table = score()
+        if parts.prevalence is not None:
+            table["auc_as_common"] = score(counts=parts.prevalence)["auc"]
+        return table
+
+    cosine, theta = scored("cosine", model.embedding_), scored("theta", theta_pairs(model))
+    return sections.relations_section(cosine, theta, left_out)
 
 
 def _about(

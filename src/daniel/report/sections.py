@@ -41,6 +41,11 @@ METHODS = {
     "boosting": "gradient boosting on patient vectors",
 }
 COMPARISON = "Comparison"
+AS_COMMON = "AUC, codes as common"
+COMMONNESS = (
+    " Known pairs are mostly of common codes: the last AUC, against random pairs of codes about as "
+    "common, does not count how common codes are."
+)
 STRONGEST = 15  # edges in the table of a graph
 MOST_NAMED = 5  # of the codes that are hidden beside a target
 
@@ -48,7 +53,10 @@ MOST_NAMED = 5  # of the codes that are hidden beside a target
 def relations_section(
     cosine: pd.DataFrame, theta: pd.DataFrame | None = None, left_out: str = ""
 ) -> Section:
-    """Known relations: tables of `relation_auc` by cosine and by theta; left_out: a sentence."""
+    """Known relations: tables of `relation_auc` by cosine and by theta; left_out: a sentence.
+
+    They may have a column auc_as_common, the AUC against random pairs of codes as common.
+    """
     few = cosine["n_pairs"] < FEWEST_PAIRS
     notes = [left_out, *_relation_notes(cosine.index[few], cosine.attrs.get("left_out", ()))]
     scores = {
@@ -66,6 +74,7 @@ def relations_section(
             "found at 1 % false alarms": wording.percent(row["tpr_01"]),
             "at 5 %": wording.percent(row["tpr_05"]),
             "at 10 %": wording.percent(row["tpr_10"]),
+            **({AS_COMMON: row["auc_as_common"]} if "auc_as_common" in row else {}),
         }
         for relation in cosine.index
         for name, table in scores.items()
@@ -81,7 +90,9 @@ def relations_section(
                 pd.DataFrame(rows).set_index("relation"),
                 "AUC is the chance that a known pair scores above a random one: 0.5 is a guess, 1 "
                 "is perfect; the interval allows for pairs that share codes; the shares say how "
-                "many known pairs are found while so few random pairs are mistaken for one.",
+                "many known pairs are found while so few random pairs are mistaken for one."
+                + COMMONNESS
+                * ("auc_as_common" in cosine),
                 "Known pairs against random pairs",
             )
         ],
