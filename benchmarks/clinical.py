@@ -367,15 +367,20 @@ def markdown(table: pd.DataFrame) -> str:
             )
         found = sites_summed(block)
         common = found["column"].str.endswith(AS_COMMON)
-        ours = relations.ONE_SHOT if (block["method"] == relations.ONE_SHOT).any() else None
-        lines += ["", f"## {name}"]
-        for part in (found[~common], found[common]):
-            if len(part):
-                table = Comparison(part.reset_index(drop=True))
-                lines += ["", table.markdown(ours, aside=ASIDE)]
+        lines += ["", f"## {name}", "", *_part(found[~common])]
         if name == "cohort":
-            lines.append(f"The paper's own table, for other data, has {PUBLISHED}.")
+            lines += ["", f"The paper's own table, for other data, has {PUBLISHED}."]
+        if common.any():
+            lines += ["", *_part(found[common])]
+            plain = (found["column"] + AS_COMMON).isin(found["column"])
+            lines += relations.not_scored(found[plain]["method"], found[common]["method"])
     return "\n".join(lines) + "\n"
+
+
+def _part(rows: pd.DataFrame) -> list[str]:
+    """The table of some columns, and where Daniel stands in it."""
+    ours = relations.ONE_SHOT if (rows["method"] == relations.ONE_SHOT).any() else None
+    return [Comparison(rows.reset_index(drop=True)).markdown(ours, aside=ASIDE)]
 
 
 def main() -> None:

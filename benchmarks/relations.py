@@ -206,7 +206,14 @@ def markdown(results: pd.DataFrame) -> str:
             relations = [r for r in names if r in set(part["relation"])]
             if relations:
                 lines += ["", f"Against random pairs of {told}:", "", *_table(part, relations)]
+        lines += not_scored(block["method"], block[common]["method"])
     return "\n".join(lines) + "\n"
+
+
+def not_scored(methods: pd.Series, of_these: pd.Series) -> list[str]:
+    """A sentence about methods that were run before pairs as common were drawn."""
+    without = [name for name in dict.fromkeys(methods) if name not in set(of_these)]
+    return ["", f"Not scored against pairs as common: {', '.join(without)}."] if without else []
 
 
 def _table(block: pd.DataFrame, relations: list[str]) -> list[str]:

@@ -179,16 +179,17 @@ def test_the_interval_is_that_of_pairs_one_by_one():
 
 
 def test_negatives_as_common_have_the_vocabulary_and_about_the_count_of_their_code():
-    """Of 100 codes with counts 0..99 each stays within its window, at both ends too."""
-    codes = [f"A:{k}" for k in range(100)] + [f"B:{k}" for k in range(15)]
-    counts = np.r_[np.random.default_rng(0).permutation(100), np.zeros(15)]
-    pairs = pd.DataFrame({"code1": codes[:100], "code2": np.resize(codes[100:], 100)})
-    (a, b), *_ = negatives(codes, pairs.assign(relation="r"), counts=counts, draws=50).values()
-    assert a.shape == (50, 100) and a.max() < 100 <= b.min()
-    away = np.abs(counts[a] - counts[:100]).max(axis=0)
-    inside = (counts[:100] > 10) & (counts[:100] < 89)
-    assert away.max() <= 20 and away[inside].max() == 10
-    assert np.unique(b).size == 15  # all are equally common
+    """Of 200 codes with counts 0..199 each stays within 1/40 of them, and nearer at both ends."""
+    codes = [f"A:{k}" for k in range(200)] + [f"B:{k}" for k in range(15)]
+    counts = np.r_[np.random.default_rng(0).permutation(200), np.zeros(15)]
+    pairs = pd.DataFrame({"code1": codes[:200], "code2": np.resize(codes[200:], 200)})
+    drawn = negatives(codes, pairs.assign(relation="r"), counts=counts, draws=200)
+    ((a, b),) = drawn.values()
+    assert a.shape == (200, 200) and a.max() < 200 <= b.min()
+    away = np.abs(counts[a] - counts[:200]).max(axis=0)
+    end = np.minimum(counts[:200], 199 - counts[:200])
+    np.testing.assert_array_equal(away, np.clip(end, 2, 5))
+    assert np.unique(b).size == 15  # equally common, in random order
 
 
 def test_codes_as_common_that_are_all_known_let_others_in():
@@ -200,19 +201,32 @@ def test_codes_as_common_that_are_all_known_let_others_in():
     assert (np.maximum(a, b) >= 30).all() and (a != b).all()
 
 
-def test_a_score_of_how_common_codes_are_is_chance_against_codes_as_common():
+@pytest.mark.parametrize(("p", "most"), [(20, 0.6), (40, 0.57), (100, 0.55), (500, 0.53)])
+def test_a_score_of_how_common_codes_are_is_near_chance_against_codes_as_common(p, most):
+    """Codes as common as words are, and known pairs among the commonest."""
     rng = np.random.default_rng(0)
-    codes = [f"A:{k}" for k in range(300)]
-    counts = rng.integers(1, 10_000, 300)
-    often = np.argsort(-counts)[:200].reshape(2, 100)
-    names = np.array(codes)
-    pairs = pd.DataFrame({"code1": names[often[0]], "code2": names[often[1]], "relation": "r"})
+    counts = 10_000 / np.arange(1, p + 1)
     score = np.log(counts)[:, None] + np.log(counts)
-    given = {"codes": codes, "pairs": pairs, "score": "theta", "draws": 20}
-    assert relation_auc(score, **given)["auc"].item() > 0.65
-    assert relation_auc(score, counts=counts, **given)["auc"].item() == pytest.approx(0.5, abs=0.02)
-    with pytest.raises(InputError, match="one number for each of 300 codes"):
-        relation_auc(score, counts=counts[:-1], **given)
+    codes = [f"A:{k}" for k in range(p)]
+    found = []
+    i, j = np.triu_indices(p, 1)
+    weight = counts[i] * counts[j]
+    for _ in range(8):
+        known = rng.choice(i.size, p, replace=False, p=weight / weight.sum())
+        pairs = pd.DataFrame({"code1": i[known], "code2": j[known]}).map(lambda k: codes[k])
+        given = {"codes": codes, "pairs": pairs.assign(relation="r"), "score": "theta", "draws": 20}
+        found.append([relation_auc(score, counts=c, **given)["auc"].item() for c in (None, counts)])
+    plain, common = np.mean(found, axis=0)
+    assert plain > 0.65 and abs(common - 0.5) < most - 0.5
+
+
+@pytest.mark.parametrize(
+    ("counts", "said"),
+    [([1.0], "one number for each of 50"), (["x"] * 50, "no numbers"), ([np.nan] * 50, "finite")],
+)
+def test_wrong_counts_are_told(counts, said):
+    with pytest.raises(InputError, match=said):
+        relation_auc(embedding(), CODES, known_pairs(), counts=counts)
 
 
 def test_pairs_outside_the_codes_are_left_out():

@@ -39,6 +39,37 @@ def test_many_sites_become_the_best_and_the_median():
     pd.testing.assert_frame_equal(clinical.sites_summed(few), few)
 
 
+def rows(method, **aucs):
+    columns = {"r": "r", "common": "r, as common", "told": "x unsupervised"}
+    table = pd.DataFrame({"column": [columns[name] for name in aucs], "auc": list(aucs.values())})
+    return table.assign(problem="visits", method=method, setting="d=1", n=20, lo=0.4, hi=0.9)
+
+
+def test_relations_against_codes_as_common_are_a_table_of_their_own():
+    """Methods that were run before there was one are named, and the others not measured by them."""
+    table = pd.concat(
+        [
+            rows(relations.ONE_SHOT, r=0.7, told=0.8, common=0.6),
+            rows("new", r=0.6, told=0.7, common=0.65),
+            rows("old", r=0.8, told=0.6),
+            rows("no relations", told=0.5),
+        ],
+        ignore_index=True,
+    )
+    text = clinical.markdown(table)
+    first, second = text.split("## visits")[1].split("| method | r, as common |")
+    assert "| method | r | x unsupervised |" in first and "| old | **0.800** | 0.600 |" in first
+    assert "behind in 1: r (0.700, 0.100 behind old)" in first
+    assert "| new | **0.650** |" in second and "(0.600, 0.050 behind new)" in second
+    assert "Not scored against pairs as common: old." in second
+    only_new = clinical.markdown(table[table["method"] != relations.ONE_SHOT])
+    assert "| new | **0.650** |" in only_new
+    table = table.rename(columns={"column": "relation"}).assign(seconds=1.0)
+    known = relations.markdown(table[table["relation"] != "x unsupervised"])
+    assert "Against random pairs of codes as common:" in known
+    assert "Not scored against pairs as common: old." in known
+
+
 def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     """What the store holds is not fitted again; what another benchmark holds neither."""
     Z = sp.csr_array(np.eye(4, dtype=np.float32))

@@ -135,6 +135,17 @@ def test_random_pairs_are_those_of_relation_auc_unless_said_otherwise(pairs):
     assert found["auc"].tolist() == relation_auc(weak, CODES, pairs)["auc"].tolist()
 
 
+def test_relations_have_a_second_row_against_codes_as_common(pairs):
+    weak = np.random.default_rng(1).standard_normal((len(CODES), 3))
+    counts = np.arange(len(CODES))
+    entry = Entry("weak", SimpleNamespace(embedding_=weak))
+    found = relation_rows(entry, CODES, pairs, counts=counts)
+    both = relation_auc(weak, CODES, pairs), relation_auc(weak, CODES, pairs, counts=counts)
+    assert found["auc"].tolist() == [auc for table in both for auc in table["auc"]]
+    names = both[0].index.tolist()
+    assert found["column"].tolist() == names + [f"{name}, as common" for name in names]
+
+
 def test_couplings_of_a_rival_are_scored_too(pairs):
     """Vectors that say nothing and couplings that say all: only the latter find the pairs."""
     blind = SimpleNamespace(

@@ -5,9 +5,9 @@ many random pairs of the same code types, none of them known. The score of a pai
 its two embedding rows, or its coupling theta_jk as in the paper. The measures are the area under
 the ROC curve (AUC), and the share of known pairs found (TPR) at a few rates of false alarms (FPR).
 
-Known relations are mostly about common codes, so a score that tells nothing but how common two
-codes are is better than chance.  Negatives of codes as common as those of the known pairs take this
-away.
+Known relations are often about common codes, and then a score that tells nothing but how common two
+codes are is better than chance.  Negatives of codes about as common as those of the known pairs
+take most of this away.
 
 Negatives depend on the codes, the pairs and the seed, and on how common codes are if that is given,
 never on the embedding: all methods are scored on identical draws.
@@ -36,7 +36,8 @@ ENOUGH, FEWEST_DRAWS, MOST_DRAWS = 5_000, 10, 500
 MOST_SHARE = 0.5  # of the known pairs, that a code counts as having at most
 LEAST_OF_OWN = 0.5  # of the variance that pairs without common codes would have
 TINY = 1e-20  # a variance that is none
-AS_COMMON = 21  # codes of a vocabulary that stand next to each other by how common they are
+# Codes about as common: so many on either side, 1/40 of a vocabulary, within these limits.
+FEWEST_BESIDE, MOST_BESIDE, BESIDE = 2, 10, 40
 PATIENCE = 20  # redraws among them, before twice as many are let in
 RATES = {"tpr_01": 0.01, "tpr_05": 0.05, "tpr_10": 0.10}  # column -> rate of false alarms
 
@@ -144,8 +145,8 @@ def negatives(
 
     For each positive pair, a pair of codes of the same two vocabularies, drawn uniformly, that is
     neither a known pair of any relation nor a code with itself.  With counts (p,), each code is one
-    of AS_COMMON that are next to its own by how common they are; of more, where nearly all pairs of
-    those are known.
+    of a few that are next to its own by how common they are, as many below as above where there
+    are; of more, where nearly all pairs of those are known.
 
     Returns relation -> (i, j), integer arrays (draws, n_pairs) of positions in `codes`, without
     the relations for which none can be drawn.
@@ -297,24 +298,30 @@ def _as_common(vocabulary: NDArray[np.str_], counts: Floats, rng: np.random.Gene
     place = np.argsort(order)
     size = np.bincount(kind)
     end = np.cumsum(size)
+    below, above = place - (end - size)[kind], end[kind] - 1 - place
+    beside = np.clip(size // BESIDE, FEWEST_BESIDE, MOST_BESIDE)[kind]
+    beside = np.maximum(np.minimum(beside, np.minimum(below, above)), FEWEST_BESIDE)
 
     def like(at: Indices, redraws: int, rng: np.random.Generator) -> Indices:
-        own = kind[at]
-        width = np.minimum(size[own], AS_COMMON << (redraws // PATIENCE))
-        first = np.clip(place[at] - width // 2, (end - size)[own], end[own] - width)
-        drawn: Indices = order[first + rng.integers(width)]
+        most = beside[at] << (redraws // PATIENCE)
+        first, last = -np.minimum(most, below[at]), np.minimum(most, above[at])
+        drawn: Indices = order[place[at] + rng.integers(first, last, endpoint=True)]
         return drawn
 
     return like
 
 
 def _counts(given: ArrayLike, p: int) -> Floats:
-    counts = np.asarray(given, dtype=np.float64)
-    if counts.shape != (p,) or not np.isfinite(counts).all():
+    try:
+        counts = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"counts are no numbers: expected one for each of {p} codes.") from None
+    if counts.shape != (p,):
         raise InputError(
-            f"counts has shape {counts.shape}, or values that are not finite: expected one number "
-            f"for each of {p} codes."
+            f"counts has shape {counts.shape}: expected one number for each of {p} codes."
         )
+    if not np.isfinite(counts).all():
+        raise InputError("counts has values that are not finite: give 0 for a code nobody has.")
     return counts
 
 

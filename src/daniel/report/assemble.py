@@ -5,6 +5,7 @@ patients than the floor.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -207,7 +208,8 @@ def _relations(model: Daniel, parts: ReportParts, known: pd.DataFrame, left_out:
         score = partial(relation_auc, given, parts.codes, known, score=way)
         table = score()
         if parts.prevalence is not None:
-            table["auc_as_common"] = score(counts=parts.prevalence)["auc"]
+            with suppress(InputError):  # nearly all pairs of codes as common are known
+                table["auc_as_common"] = score(counts=parts.prevalence)["auc"]
         return table
 
     cosine, theta = scored("cosine", model.embedding_), scored("theta", theta_pairs(model))

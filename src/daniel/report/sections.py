@@ -43,8 +43,8 @@ METHODS = {
 COMPARISON = "Comparison"
 AS_COMMON = "AUC, codes as common"
 COMMONNESS = (
-    " Known pairs are mostly of common codes: the last AUC, against random pairs of codes about as "
-    "common, does not count how common codes are."
+    " Known pairs are often of common codes: the last AUC, against random pairs of codes about as "
+    "common, hardly counts how common codes are; a dash: there are no such pairs."
 )
 STRONGEST = 15  # edges in the table of a graph
 MOST_NAMED = 5  # of the codes that are hidden beside a target
