@@ -46,7 +46,6 @@ from daniel.evaluate.compare import (
     Comparison,
     Entry,
     phenotype_rows,
-    relation_rows,
 )
 from daniel.evaluate.rivals import PPMISVD, RBM, CorrelationSVT, LogisticPCA, Word2Vec
 from daniel.evaluate.text import TextEncoder, TokenTable, bundled_encoder
@@ -297,12 +296,7 @@ def score(task: Task, method: Method, kind: str) -> pd.DataFrame:
     entry = Entry(method.name, model, method.setting)
     tables = []
     if kind != "phenotyping":
-        m = task.matrix
-        counts = np.asarray(m.Z.sum(axis=0)).ravel()
-        told = relation_rows(
-            entry, m.codes, task.pairs, counts=counts, draws=DRAWS, random_state=SEED
-        )
-        tables.append(told)
+        tables.append(relations.scored(entry, task.matrix.Z, task.matrix.codes, task.pairs))
     if kind != "relations":
         asked = task.part(task.held)
         for target in task.targets:
@@ -367,20 +361,20 @@ def markdown(table: pd.DataFrame) -> str:
             )
         found = sites_summed(block)
         common = found["column"].str.endswith(AS_COMMON)
-        lines += ["", f"## {name}", "", *_part(found[~common])]
+        lines += ["", f"## {name}", "", _part(found[~common])]
         if name == "cohort":
             lines += ["", f"The paper's own table, for other data, has {PUBLISHED}."]
         if common.any():
-            lines += ["", *_part(found[common])]
+            lines += ["", _part(found[common])]
             plain = (found["column"] + AS_COMMON).isin(found["column"])
             lines += relations.not_scored(found[plain]["method"], found[common]["method"])
     return "\n".join(lines) + "\n"
 
 
-def _part(rows: pd.DataFrame) -> list[str]:
+def _part(rows: pd.DataFrame) -> str:
     """The table of some columns, and where Daniel stands in it."""
     ours = relations.ONE_SHOT if (rows["method"] == relations.ONE_SHOT).any() else None
-    return [Comparison(rows.reset_index(drop=True)).markdown(ours, aside=ASIDE)]
+    return Comparison(rows.reset_index(drop=True)).markdown(ours, aside=ASIDE)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ a change of code remove the lines it outdates), and the table in Markdown.
 import argparse
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import product
@@ -74,7 +74,7 @@ def common_trials() -> Iterator[Trial]:
 
 def _how_common(problem: Problem) -> np.ndarray:
     """Vectors whose cosines are products of the logarithms of two counts, and know nothing else."""
-    size = np.log1p(np.asarray(problem.Z.sum(axis=0)).ravel())
+    size = np.log1p(_counts(problem.Z))
     size /= size.max()
     return np.column_stack([size, np.diag(np.sqrt(1 - size**2))])
 
@@ -170,15 +170,23 @@ def run(problem: Problem, trials: Iterator[Trial], path: Path) -> None:
             return
         seconds = time.perf_counter() - begin
         entry = Entry(trial.method, SimpleNamespace(embedding_=embedding), trial.setting)
-        counts = np.asarray(problem.Z.sum(axis=0)).ravel()
-        table = relation_rows(
-            entry, problem.codes, problem.pairs, counts=counts, draws=DRAWS, random_state=SEED
-        ).rename(columns={"column": "relation", "n": "n_pairs"})
+        table = scored(entry, problem.Z, problem.codes, problem.pairs)
+        table = table.rename(columns={"column": "relation", "n": "n_pairs"})
         table.insert(0, "problem", problem.name)
         table["seconds"] = round(seconds, 2)
         table.round(4).to_csv(path, mode="a", header=not path.exists(), index=False)
         scores = "  ".join(f"{r.relation} {r.auc:.3f}" for r in table.itertuples())
         print(f"  {trial.method:28s} {trial.setting:12s} {seconds:6.1f} s   {scores}", flush=True)
+
+
+def scored(entry: Entry, Z: Any, codes: Sequence[str], pairs: pd.DataFrame) -> pd.DataFrame:
+    """AUCs of a fit against random pairs of any codes, and of codes as common in the records Z."""
+    given = {"counts": _counts(Z), "draws": DRAWS, "random_state": SEED}
+    return relation_rows(entry, tuple(codes), pairs, **given)
+
+
+def _counts(Z: Any) -> np.ndarray:
+    return np.asarray(Z.sum(axis=0)).ravel()
 
 
 def best_by_relation(results: pd.DataFrame) -> pd.DataFrame:

@@ -17,7 +17,7 @@ def frame(table: Table, needed: list[str]) -> pd.DataFrame:
     name = "The table"
     if not isinstance(table, pd.DataFrame):
         name = Path(table).name
-        table = read_frame(Path(table))
+        table = _read_file(Path(table))
     missing = [column for column in needed if column not in table]
     if missing:
         raise InputError(
@@ -26,7 +26,7 @@ def frame(table: Table, needed: list[str]) -> pd.DataFrame:
     return table
 
 
-def read_frame(path: Path) -> pd.DataFrame:
+def _read_file(path: Path) -> pd.DataFrame:
     kind = path.name.removesuffix(".gz").rpartition(".")[2].lower()
     try:
         if kind == "parquet":

@@ -91,8 +91,7 @@ def relations_section(
                 "AUC is the chance that a known pair scores above a random one: 0.5 is a guess, 1 "
                 "is perfect; the interval allows for pairs that share codes; the shares say how "
                 "many known pairs are found while so few random pairs are mistaken for one."
-                + COMMONNESS
-                * ("auc_as_common" in cosine),
+                + (COMMONNESS if "auc_as_common" in cosine else ""),
                 "Known pairs against random pairs",
             )
         ],
