@@ -283,10 +283,11 @@ def _comparison(parts: ReportParts) -> Table:
         "What comes out",
         "Area under the ROC curve, Daniel first, then its rivals: planted pairs against random "
         f"pairs of the same kinds; below, records after the first {TARGET} against the same "
-        "patients' earliest, by the model alone, by a tree and by logistic regression on patient "
-        "vectors; the models have seen the very records they are asked about, a hospital alone "
-        "only its own. pooled: all records in one place, which hospitals may not do; PPMI-SVD and "
-        "correlations have the best of their dimensions in every row by itself.",
+        "patients' earliest, by the model alone, by a tree on patient vectors and by logistic "
+        "regression on them and the model's score; the models have seen the very records they "
+        "are asked about, a hospital alone only its own. pooled: all records in one place, which "
+        "hospitals may not do; PPMI-SVD and correlations have the best of their dimensions in "
+        "every row by itself.",
     )
     table.pad_edge = False
     table.add_column("", no_wrap=True)

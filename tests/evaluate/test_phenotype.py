@@ -1,5 +1,6 @@
 """Phenotyping: scores against plain formulas, no leak between patients, sites, and intervals."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -111,6 +112,17 @@ def test_codes_are_matched_by_name(model, matrix):
         assert one.vectors == pytest.approx(two.vectors, abs=1e-4)
 
 
+def test_the_score_as_a_column_is_log_odds_of_a_probability_and_else_as_it_is(model, matrix):
+    scored = target_score(model, matrix, TARGET)
+    columns = scored.with_score
+    assert 1 / (1 + np.exp(-columns[:, 0])) == pytest.approx(scored.score, rel=1e-6)
+    assert np.array_equal(columns[:, 1:], scored.vectors)
+    plain = target_score(embedding(), matrix, TARGET)
+    assert np.array_equal(plain.with_score[:, 0], plain.score)
+    certain = replace(scored, score=np.array([0.0, 1.0]), vectors=np.zeros((2, 3)))
+    assert np.isfinite(certain.with_score).all()
+
+
 # --- the measure ----------------------------------------------------------------------------------
 
 
@@ -208,6 +220,24 @@ def test_a_classifiers_auc_is_that_of_plain_folds(model, matrix):
         model, matrix, TARGET, folds=5, cases=Cases("code", equal=False), classifiers={"it": plain}
     )
     assert found.auc("it") == pytest.approx(above / pairs, abs=1e-9)
+
+
+def test_a_classifier_that_asks_for_it_has_the_model_s_score_first(model, matrix):
+    seen = {}
+
+    class Watching(DummyClassifier):
+        def __init__(self, name="", score_first=False):
+            super().__init__(strategy="prior")
+            self.name, self.score_first = name, score_first
+
+        def fit(self, X, y):
+            seen[self.name] = X
+            return super().fit(X, y)
+
+    both = {"plain": lambda _: Watching("plain"), "asks": lambda _: Watching("asks", True)}
+    phenotype(model, matrix, TARGET, folds=2, classifiers=both)
+    assert np.array_equal(seen["asks"][:, 1:], seen["plain"])
+    assert CLASSIFIERS["logistic"](0).score_first
 
 
 def test_kin_of_the_target_tell_it_unless_they_are_hidden():

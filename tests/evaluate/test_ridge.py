@@ -20,11 +20,16 @@ def draw(n, d, rng, strength=1.0, axes=3):
     return X, X[:, :axes].sum(axis=1) * strength + rng.logistic(size=n) > 0
 
 
+@pytest.mark.parametrize("score_first", [False, True])
 @pytest.mark.parametrize(("n", "d"), [(80, 40), (3000, 5)])
-def test_the_ridge_is_the_one_that_a_grid_search_finds(n, d, rng):
+def test_the_ridge_is_the_one_that_a_grid_search_finds(n, d, score_first, rng):
     X, y = draw(n, d, rng)
-    found = RidgeLogistic().fit(X, y)
     scaled = (X - X.mean(axis=0)) / np.sqrt(X.var(axis=0).mean())
+    if score_first:
+        score = rng.standard_normal(n) + y
+        X = np.c_[score, X]
+        scaled = np.c_[np.sqrt(d) * (score - score.mean()) / score.std(), scaled]
+    found = RidgeLogistic(score_first).fit(X, y)
     search = GridSearchCV(
         LogisticRegression(max_iter=1000),
         {"C": STRENGTHS},
@@ -46,9 +51,34 @@ def test_few_records_with_many_axes_are_told_better_than_without(rng):
     assert with_ridge > plain + 0.05
 
 
-def test_the_scale_of_the_vectors_does_not_matter(rng):
+def test_what_a_model_says_by_itself_is_not_lost_in_few_records(rng):
+    """Thirty of either kind cannot weigh sixty axes, but need not spoil a score that has."""
+    weight = rng.standard_normal(60) / np.sqrt(20)
+    X, new = rng.standard_normal((60, 60)), rng.standard_normal((4000, 60))
+    told = [np.c_[A @ weight, A] for A in (X, new)]
+    y, truth = (A[:, 0] + rng.logistic(size=len(A)) > 0 for A in told)
+    alone = roc_auc_score(truth, told[1][:, 0])
+    plain, first = (
+        roc_auc_score(truth, RidgeLogistic(own).fit(A, y).predict_proba(B)[:, 1])
+        for own, A, B in [(False, X, new), (True, *told)]
+    )
+    assert plain < alone - 0.05
+    assert alone - first < (alone - plain) / 2
+
+
+def test_more_records_mend_a_model_s_score(rng):
+    """The score knows one axis of three; what it lacks is learned."""
+    X, y = draw(2000, 10, rng, strength=2.0)
+    told = np.c_[X[:, 0], X]
+    found = RidgeLogistic(score_first=True).fit(told[:1000], y[:1000])
+    auc = roc_auc_score(y[1000:], found.predict_proba(told[1000:])[:, 1])
+    assert auc > roc_auc_score(y[1000:], X[1000:, 0]) + 0.05
+
+
+@pytest.mark.parametrize("score_first", [False, True])
+def test_the_scale_of_the_vectors_does_not_matter(score_first, rng):
     X, y = draw(300, 10, rng)
-    one, two = (RidgeLogistic().fit(s * X, y).predict_proba(s * X) for s in (1.0, 1e-4))
+    one, two = (RidgeLogistic(score_first).fit(s * X, y).predict_proba(s * X) for s in (1.0, 1e-4))
     np.testing.assert_allclose(one, two, atol=1e-6)
 
 
@@ -56,5 +86,6 @@ def test_two_of_a_kind_and_vectors_that_are_all_alike_are_survived():
     y = np.array([True, True, False, False, False, False])
     few = RidgeLogistic().fit(np.arange(6.0)[:, None], y)
     assert few.strength_ == STRENGTHS[0]
-    alike = RidgeLogistic().fit(np.ones((6, 2)), y).predict_proba(np.ones((2, 2)))
-    np.testing.assert_allclose(alike[:, 1], 1 / 3, atol=1e-3)
+    for score_first in (False, True):
+        alike = RidgeLogistic(score_first).fit(np.ones((6, 2)), y).predict_proba(np.ones((2, 2)))
+        np.testing.assert_allclose(alike[:, 1], 1 / 3, atol=1e-3)

@@ -188,7 +188,9 @@ def test_a_comparison_has_the_folds_of_phenotyping(study, monkeypatch):
     told = parts.sections[0].tables[0].frame["AUC"].astype(float)
     compared = parts.sections[-1].tables[0].frame.loc[FEDERATED].astype(float).round(3)
     assert compared["tree"] == told["decision tree on patient vectors"]
-    assert compared["logistic"] == told["logistic regression on patient vectors"]
+    assert (
+        compared["logistic"] == told["logistic regression on the model's score and patient vectors"]
+    )
 
 
 def one_window_each(events):

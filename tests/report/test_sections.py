@@ -197,7 +197,7 @@ def test_other_classifiers_from_site_to_site_are_folded():
     other = phenotype_section(found, {}).tables[2]
     assert isinstance(other, page.Folded) and "other classifiers" in other.title
     frame = other.frame.reset_index()
-    assert set(frame["told by"]) == {"logistic regression on patient vectors"}
+    assert set(frame["told by"]) == {"logistic regression on the model's score and patient vectors"}
     pairs = frame[["trained at", "tested at"]].itertuples(index=False, name=None)
     assert set(pairs) == {(a, b) for a in ("north", "south", "all sites") for b in NORTH_SOUTH}
     south = frame[frame["tested at"] == "south"].iloc[0]

@@ -4,8 +4,8 @@ The target code is left out of every record.  Two ways to tell:
 
 *unsupervised*  the model's probability of the target given the other codes, eq. (conditional_dist)
 *supervised*    a classifier on the patient vector U_{-i}'x_{-i}: a decision tree as in the paper,
-                logistic regression with a ridge, gradient boosting; tested on the patients of the
-                held-out fold
+                logistic regression with a ridge that starts from the unsupervised score, gradient
+                boosting; tested on the patients of the held-out fold
 
 The measure is the area under the ROC curve (AUC).  Only pairs of records of one fold are compared,
 since each fold has a classifier of its own; the interval resamples patients.  Few patients in many
@@ -51,7 +51,7 @@ UNSUPERVISED, ALL = "unsupervised", "all"
 Classifier = Callable[[int], Any]
 CLASSIFIERS: Mapping[str, Classifier] = {
     "tree": lambda seed: RpartTree(),
-    "logistic": lambda seed: RidgeLogistic(),
+    "logistic": lambda seed: RidgeLogistic(score_first=True),
     "boosting": lambda seed: HistGradientBoostingClassifier(random_state=seed),
 }
 
@@ -122,7 +122,8 @@ def phenotype(
     refit : fit a copy of the model for each fold to the records of the other folds' patients, as
         the paper does; otherwise the model is taken as it is, and what it has learned of the
         target it may have learned from the very records it is tested on.
-    classifiers : name -> function of a seed that makes a scikit-learn classifier.
+    classifiers : name -> function of a seed that makes a scikit-learn classifier; one that has
+        `score_first` True is given the unsupervised score as a first column before the vectors.
     by_site : whether sites get rows of their own.
     floor : sites with fewer patients of either kind are left out and named; without rows for
         sites, all of them count as one.
@@ -219,18 +220,21 @@ class _Run:
                 here = self.fold == f
                 told[UNSUPERVISED, ALL][here] = scored.score[here]
                 for place, part in self.parts.items():
-                    self._train(told, place, part & ~here, here, scored.vectors)
+                    self._train(told, place, part & ~here, here, scored)
         return told, meaning
 
     def _train(
-        self, told: Told, place: str, train: np.ndarray, test: np.ndarray, vectors: np.ndarray
+        self, told: Told, place: str, train: np.ndarray, test: np.ndarray, scored: Scored
     ) -> None:
         two = np.unique(self.positive[train]).size == 2  # else nothing is learned: equal scores
         for name, make in self.classifiers.items():
             scores = told.setdefault((name, place), np.zeros(self.fold.size))
             if two and test.any():
-                fitted = make(self.random_state).fit(vectors[train], self.positive[train])
-                scores[test] = fitted.predict_proba(vectors[test])[:, 1]
+                classifier = make(self.random_state)
+                first = getattr(classifier, "score_first", False)
+                values = scored.with_score if first else scored.vectors
+                classifier.fit(values[train], self.positive[train])
+                scores[test] = classifier.predict_proba(values[test])[:, 1]
 
     def table(self, told: Told, folds: int, refit: bool) -> pd.DataFrame:
         rows = []

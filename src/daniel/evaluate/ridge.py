@@ -1,4 +1,4 @@
-"""Logistic regression of patient vectors, as firmly penalised as the records ask for."""
+"""Logistic regression on patient vectors, as firmly penalised as the records ask for."""
 
 from typing import Any, Self
 
@@ -21,14 +21,22 @@ class RidgeLogistic(ClassifierMixin, BaseEstimator):
     A few hundred patients have hardly more positives than a vector has axes: without a ridge the
     regression learns their noise.  The axes of an embedding have a scale that means something, weak
     ones are small; so all are divided by one number, and strong axes bear less of the penalty.
+
+    Parameters
+    ----------
+    score_first : the first column is what a model says of the class by itself.  It is made as wide
+        as all axes together, so that the ridge spares it and shrinks what the labels would add.
     """
+
+    def __init__(self, score_first: bool = False) -> None:
+        self.score_first = score_first
 
     def fit(self, X: Any, y: ArrayLike) -> Self:
         """X (n, d) and two classes y (n,); takes the ridge with the least loss in FOLDS parts."""
         values, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
         self.classes_, number = np.unique(labels, return_counts=True)
         self.centre_ = values.mean(axis=0)
-        self.scale_ = float(np.sqrt(values.var(axis=0).mean())) or 1.0
+        self.scale_ = self._scale(values.var(axis=0))
         scaled = self._scaled(values)
         self.strength_ = STRENGTHS[0]
         with one_blas_thread():  # small products: threads would only wait for each other
@@ -44,6 +52,14 @@ class RidgeLogistic(ClassifierMixin, BaseEstimator):
     def predict(self, X: Any) -> np.ndarray:
         """(n,) the likelier class."""
         return np.asarray(self.classes_[self.predict_proba(X).argmax(axis=1)])
+
+    def _scale(self, variance: np.ndarray) -> np.ndarray:
+        """(d,) what each column is divided by."""
+        axes = variance[self.score_first :]
+        scale = np.full(variance.size, np.sqrt(axes.mean()) if axes.any() else 1.0)
+        if self.score_first:
+            scale[0] = np.sqrt(variance[0] / axes.size) or 1.0
+        return scale
 
     def _scaled(self, values: np.ndarray) -> np.ndarray:
         return (values - self.centre_) / self.scale_

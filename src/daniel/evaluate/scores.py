@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
+from scipy.special import logit
 
 from daniel.checks import check_choice
 from daniel.errors import InputError
@@ -17,6 +18,7 @@ __all__ = ["Scored", "positions", "target_score"]
 SCORES = ("auto", "cosine", "inner")
 PROBABILITY = "probability of the target given the other codes"
 LOG_ODDS = "log-odds of the target given the other codes"
+TINY = 1e-9  # a probability no nearer to 0 or 1 has log-odds
 OF_SUM = "of the target's vector with the sum of the record's vectors"
 
 
@@ -27,6 +29,14 @@ class Scored:
     score: np.ndarray
     meaning: str
     vectors: np.ndarray
+
+    @property
+    def with_score(self) -> np.ndarray:
+        """(n, 1 + d) the score, of a probability its log-odds, and the vectors."""
+        score = np.asarray(self.score, dtype=np.float64)
+        if self.meaning == PROBABILITY:
+            score = logit(np.clip(score, TINY, 1 - TINY))
+        return np.column_stack([score, self.vectors])
 
 
 def target_score(

@@ -37,7 +37,7 @@ RULES = {
 METHODS = {
     UNSUPERVISED: "unsupervised: the model alone",
     "tree": "decision tree on patient vectors",
-    "logistic": "logistic regression on patient vectors",
+    "logistic": "logistic regression on the model's score and patient vectors",
     "boosting": "gradient boosting on patient vectors",
 }
 COMPARISON = "Comparison"
