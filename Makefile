@@ -69,6 +69,7 @@ relations: $(VENV)/.rivals ## quality: known-pair AUC of daniel and every rival
 
 clinical: $(VENV)/.rivals ## quality: relations and phenotyping, every method in one table
 	$(BIN)/python -m benchmarks.clinical
+	$(BIN)/python -m benchmarks.targets
 
 clusters: $(VENV)/.installed ## clusters and the planted hazard, and the negative control
 	$(BIN)/python -m benchmarks.clusters

@@ -1,11 +1,11 @@
-"""The benchmark behind results/clinical: who is held out, what sites count as, words for codes."""
+"""The benchmarks behind results/clinical: who is held out, what sites and targets count as."""
 
 import numpy as np
 import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from benchmarks import clinical, problems, relations
+from benchmarks import clinical, problems, relations, targets
 from benchmarks.descriptions import descriptions
 from daniel import CodeMatrix
 
@@ -94,6 +94,43 @@ def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
     for _ in range(2):
         clinical.run(task, iter(methods), store)
     assert asked == [("new", "relations"), ("new", "phenotyping"), ("old", "phenotyping")]
+
+
+def test_a_method_is_measured_by_its_best_setting_over_all_targets():
+    aucs = {
+        (relations.ONE_SHOT, "auto"): [0.8, 0.7, 0.6],
+        ("rival", "d=1"): [0.9, 0.5, 0.6],
+        ("rival", "d=2"): [0.7, 0.6, 0.5],
+    }
+    table = pd.DataFrame(
+        [
+            {"method": method, "setting": setting, "target": target, "auc": auc, "column": column}
+            for (method, setting), own in aucs.items()
+            for target, auc in zip("abc", own, strict=True)
+            for column in targets.COLUMNS
+        ]
+    )
+    found = targets.summary(table).set_index(["method", "column"])
+    rival = found.loc["rival", "tree"]
+    assert rival["setting"] == "d=1" and rival["auc"] == pytest.approx(2 / 3)
+    assert rival["lead"] == pytest.approx(0.1 / 3)
+    assert rival["error"] == pytest.approx(np.std([-0.1, 0.2, 0], ddof=1) / np.sqrt(3))
+    assert (rival["ahead"], rival["behind"]) == (1, 1)
+    text = targets.markdown(table.assign(problem="visits"))
+    assert "## visits, 3 diagnoses" in text
+    assert f"| {relations.ONE_SHOT} | 0.700 | 0.700 | 0.700 |" in text
+    assert "| rival | 0.667 (+0.033 ± 0.088, 1 : 1) |" in text
+
+
+def test_targets_are_diagnoses_that_enough_held_out_records_have():
+    rng = np.random.default_rng(0)
+    codes = [*(f"PheCode:{k}" for k in range(1, 5)), "RxNorm:1"]
+    Z = rng.random((2000, 5)) < [0.01, 0.1, 0.2, 0.95, 0.3]
+    matrix = CodeMatrix(sp.csr_array(Z.astype(np.float32)), tuple(codes))
+    sites = np.array(["x"] * 2000)
+    held = np.arange(2000) < 1700
+    task = clinical.Task("visits", matrix, sites, pd.DataFrame(), (), held)
+    assert targets.drawn(task) == ["PheCode:2", "PheCode:3"]
 
 
 @NEEDS_DATA

@@ -1,0 +1,166 @@
+"""Phenotyping of many diagnoses: a single one tells little, its AUC moves by hundredths.
+
+    python -m benchmarks.targets                         visits and Medicare, every method
+    python -m benchmarks.targets --only daniel ppmi      some methods
+    python -m benchmarks.targets --problems cohort --cohort DIR
+                                                         the paper's size, made in DIR if need be
+
+TARGETS diagnoses of each problem are drawn once among those that enough held-out records have, and
+told as in `benchmarks.clinical`: methods are fitted to the records of the other patients; records
+with the code stand against records without (rule "code"); codes above and below it are hidden too.
+
+Results go to results/clinical/: targets.csv, one line per number, written as each fit ends (a run
+goes on where it stopped; after a change of code remove the lines it outdates), and targets.md.
+"""
+
+import argparse
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from benchmarks import problems, relations
+from benchmarks.clinical import METHODS, OUT, SEED, Method, Task, load
+from daniel.evaluate.cases import Cases
+from daniel.evaluate.compare import Entry, phenotype_rows
+from daniel.evaluate.gold import kin
+
+TARGETS = 30
+RECORDS = 50, 1500  # held-out records with a target: at least, fewer than
+SETTINGS = ("", "auto", "d=25", "d=50", "d=100")
+LEFT_OUT = ("truth", "alone", "paper")  # no rivals, or a fit of many minutes
+COLUMNS = ("unsupervised", "tree", "logistic")
+
+
+def drawn(task: Task) -> list[str]:
+    """The targets, in the order of the codes."""
+    number = np.asarray(task.matrix.Z[task.held].sum(axis=0)).ravel()
+    least, most = RECORDS
+    able = [
+        j
+        for j, code in enumerate(task.matrix.codes)
+        if code.startswith("PheCode:") and least <= number[j] < most
+    ]
+    chosen = np.random.default_rng(SEED).choice(able, min(TARGETS, len(able)), replace=False)
+    return [task.matrix.codes[j] for j in np.sort(chosen)]
+
+
+def score(task: Task, method: Method) -> pd.DataFrame:
+    """The AUCs of all targets by one fit."""
+    rows = ~task.held
+    model = method.fit(task.part(rows), task.sites[rows])
+    asked = task.part(task.held)
+    tables = [
+        phenotype_rows(
+            Entry(method.name, model, method.setting),
+            asked,
+            target,
+            cases=Cases(rule="code"),
+            random_state=SEED,
+            without=kin(task.matrix.codes, target),
+        ).assign(target=target)
+        for target in drawn(task)
+    ]
+    table = pd.concat(tables, ignore_index=True)
+    return table.assign(problem=task.name, asked=method.setting)
+
+
+def run(task: Task, methods: Iterator[Method], store: Path) -> None:
+    """Fit and score what the file does not hold yet."""
+    for method in methods:
+        if method.only == "relations" or method.setting not in SETTINGS:
+            continue
+        old = pd.read_csv(store, keep_default_na=False) if store.exists() else None
+        key = [task.name, method.name, method.setting]
+        if old is not None and (old[["problem", "method", "asked"]] == key).all(axis=1).any():
+            continue
+        table = score(task, method)
+        store.parent.mkdir(parents=True, exist_ok=True)
+        table.round(4).to_csv(store, mode="a", header=not store.exists(), index=False)
+        means = table.groupby("column", sort=False)["auc"].mean().round(3)
+        print(f"  {method.name} {method.setting}  {means.to_dict()}", flush=True)
+
+
+def summary(table: pd.DataFrame) -> pd.DataFrame:
+    """Method, column, its best setting there, mean AUC, and one shot's lead over it.
+
+    lead, error: mean of the differences of the targets, and the standard error of that mean.
+    ahead, behind: targets in which one shot is higher, and lower.
+    """
+    rows = []
+    ours = table[table["method"] == relations.ONE_SHOT].set_index(["column", "target"])["auc"]
+    for (method, column), own in table.groupby(["method", "column"], sort=False):
+        best = own.groupby("setting")["auc"].mean().idxmax()
+        auc = own[own["setting"] == best].set_index("target")["auc"]
+        lead = (ours[column] - auc).dropna()
+        rows.append(
+            {
+                "method": method,
+                "column": column,
+                "setting": best,
+                "auc": auc.mean(),
+                "lead": lead.mean(),
+                "error": lead.std() / np.sqrt(lead.size),
+                "ahead": int((lead > 0).sum()),
+                "behind": int((lead < 0).sum()),
+            }
+        )
+    return pd.DataFrame(rows)
+
+
+def markdown(table: pd.DataFrame) -> str:
+    least, most = RECORDS
+    lines = [
+        "# Phenotyping of many diagnoses: mean area under the ROC curve",
+        "",
+        f"`python -m benchmarks.targets`, daniel {version('daniel')}, seed {SEED}. PheCodes drawn "
+        f"among those that {least} to {most - 1:,} held-out records have; codes above and below "
+        "are hidden too. Rivals show the setting with the best mean in each column by itself, "
+        "Daniel runs with its defaults. In brackets: by how much one shot is ahead, with the "
+        "standard error over the targets, and in how many targets it is ahead and behind. Every "
+        "number: [targets.csv](targets.csv).",
+    ]
+    for name, block in table.groupby("problem", sort=False):
+        found = summary(block)
+        targets = block["target"].nunique()
+        lines += ["", f"## {name}, {targets} diagnoses", "", f"| method | {' | '.join(COLUMNS)} |"]
+        lines.append("|---" * (1 + len(COLUMNS)) + "|")
+        for method, own in found.groupby("method", sort=False):
+            cells = own.set_index("column")
+            texts = [_cell(method, cells.loc[column]) for column in COLUMNS]
+            lines.append(f"| {method} | {' | '.join(texts)} |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(method: str, row: pd.Series) -> str:
+    if method == relations.ONE_SHOT:
+        return f"{row['auc']:.3f}"
+    lead = f"{row['lead']:+.3f} ± {row['error']:.3f}, {row['ahead']} : {row['behind']}"
+    return f"{row['auc']:.3f} ({lead})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    every = [key for key in METHODS if key not in LEFT_OUT]
+    parser.add_argument("--only", nargs="*", choices=every, default=every)
+    parser.add_argument("--problems", nargs="+", default=["visits", "medicare"])
+    parser.add_argument("--cohort", type=Path, help="folder of the paper-size cohort")
+    parser.add_argument("--out", type=Path, default=OUT)
+    arguments = parser.parse_args()
+    if not problems.available():
+        raise SystemExit("The data folder was not found: set DANIEL_DATA to where it lies.")
+    store = arguments.out / "targets.csv"
+    for name in arguments.problems if arguments.only else []:
+        task = load(name, arguments.cohort)
+        print(name, flush=True)
+        for method in arguments.only:
+            run(task, METHODS[method](task), store)
+    content = markdown(pd.read_csv(store, keep_default_na=False, na_values={"auc": [""]}))
+    (arguments.out / "targets.md").write_text(content, encoding="utf-8")
+    print(f"\n{content}\nwritten to {arguments.out}")
+
+
+if __name__ == "__main__":
+    main()
