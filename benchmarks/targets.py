@@ -5,7 +5,7 @@
     python -m benchmarks.targets --problems cohort --cohort DIR
                                                          the paper's size, made in DIR if need be
 
-TARGETS diagnoses of each problem are drawn once among those that enough held-out records have, and
+TARGETS diagnoses of each problem are drawn once among those that enough held-out patients have, and
 told as in `benchmarks.clinical`: methods are fitted to the records of the other patients; records
 with the code stand against records without (rule "code"); codes above and below it are hidden too.
 
@@ -20,15 +20,16 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import scipy.sparse as sp
 
 from benchmarks import problems, relations
 from benchmarks.clinical import METHODS, OUT, SEED, Method, Task, load
-from daniel.evaluate.cases import Cases
+from daniel.evaluate.cases import Cases, patients_of
 from daniel.evaluate.compare import Entry, phenotype_rows
 from daniel.evaluate.gold import kin
 
 TARGETS = 30
-RECORDS = 50, 1500  # held-out records with a target: at least, fewer than
+PATIENTS = 50, 1500  # held-out patients with a target: at least, fewer than
 SETTINGS = ("", "auto", "d=25", "d=50", "d=100")
 LEFT_OUT = ("truth", "alone", "paper")  # no rivals, or a fit of many minutes
 COLUMNS = ("unsupervised", "tree", "logistic")
@@ -36,8 +37,11 @@ COLUMNS = ("unsupervised", "tree", "logistic")
 
 def drawn(task: Task) -> list[str]:
     """The targets, in the order of the codes."""
-    number = np.asarray(task.matrix.Z[task.held].sum(axis=0)).ravel()
-    least, most = RECORDS
+    asked = task.part(task.held)
+    own = patients_of(asked)
+    whose = sp.csr_array((np.ones(own.size), (own, np.arange(own.size))))
+    number = np.asarray((whose @ asked.Z > 0).sum(axis=0)).ravel()
+    least, most = PATIENTS
     able = [
         j
         for j, code in enumerate(task.matrix.codes)
@@ -111,12 +115,12 @@ def summary(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def markdown(table: pd.DataFrame) -> str:
-    least, most = RECORDS
+    least, most = PATIENTS
     lines = [
         "# Phenotyping of many diagnoses: mean area under the ROC curve",
         "",
         f"`python -m benchmarks.targets`, daniel {version('daniel')}, seed {SEED}. PheCodes drawn "
-        f"among those that {least} to {most - 1:,} held-out records have; codes above and below "
+        f"among those that {least} to {most - 1:,} held-out patients have; codes above and below "
         "are hidden too. Rivals show the setting with the best mean in each column by itself, "
         "Daniel runs with its defaults. In brackets: by how much one shot is ahead, with the "
         "standard error over the targets, and in how many targets it is ahead and behind. Every "

@@ -122,13 +122,15 @@ def test_a_method_is_measured_by_its_best_setting_over_all_targets():
     assert "| rival | 0.667 (+0.033 ± 0.088, 1 : 1) |" in text
 
 
-def test_targets_are_diagnoses_that_enough_held_out_records_have():
+def test_targets_are_diagnoses_that_enough_held_out_patients_have():
     rng = np.random.default_rng(0)
-    codes = [*(f"PheCode:{k}" for k in range(1, 5)), "RxNorm:1"]
-    Z = rng.random((2000, 5)) < [0.01, 0.1, 0.2, 0.95, 0.3]
-    matrix = CodeMatrix(sp.csr_array(Z.astype(np.float32)), tuple(codes))
+    codes = [*(f"PheCode:{k}" for k in range(1, 6)), "RxNorm:1"]
+    Z = rng.random((2000, 6)) < [0.01, 0.1, 0.2, 0.95, 0, 0.3]
+    Z[:300, 4] = True
+    patients = np.r_[np.zeros(300, dtype=int), np.arange(1, 1701)]  # one has 300 records
+    matrix = CodeMatrix(sp.csr_array(Z.astype(np.float32)), tuple(codes), patients)
     sites = np.array(["x"] * 2000)
-    held = np.arange(2000) < 1700
+    held = np.arange(2000) < 1900
     task = clinical.Task("visits", matrix, sites, pd.DataFrame(), (), held)
     assert targets.drawn(task) == ["PheCode:2", "PheCode:3"]
 

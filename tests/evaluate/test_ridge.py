@@ -86,6 +86,8 @@ def test_two_of_a_kind_and_vectors_that_are_all_alike_are_survived():
     y = np.array([True, True, False, False, False, False])
     few = RidgeLogistic().fit(np.arange(6.0)[:, None], y)
     assert few.strength_ == STRENGTHS[0]
+    lone = RidgeLogistic(score_first=True).fit(np.arange(6.0)[:, None], y)
+    np.testing.assert_allclose(lone.centre_ + lone.scale_, [2.5 + np.arange(6.0).std()])
     for score_first in (False, True):
         alike = RidgeLogistic(score_first).fit(np.ones((6, 2)), y).predict_proba(np.ones((2, 2)))
         np.testing.assert_allclose(alike[:, 1], 1 / 3, atol=1e-3)

@@ -58,7 +58,7 @@ class RidgeLogistic(ClassifierMixin, BaseEstimator):
         axes = variance[self.score_first :]
         scale = np.full(variance.size, np.sqrt(axes.mean()) if axes.any() else 1.0)
         if self.score_first:
-            scale[0] = np.sqrt(variance[0] / axes.size) or 1.0
+            scale[0] = np.sqrt(variance[0] / max(axes.size, 1)) or 1.0
         return scale
 
     def _scaled(self, values: np.ndarray) -> np.ndarray:

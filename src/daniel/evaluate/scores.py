@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ class Scored:
     meaning: str
     vectors: np.ndarray
 
-    @property
+    @cached_property
     def with_score(self) -> np.ndarray:
         """(n, 1 + d) the score, of a probability its log-odds, and the vectors."""
         score = np.asarray(self.score, dtype=np.float64)
