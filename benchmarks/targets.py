@@ -7,7 +7,8 @@
 
 TARGETS diagnoses of each problem are drawn once among those that enough held-out patients have, and
 told as in `benchmarks.clinical`: methods are fitted to the records of the other patients; records
-with the code stand against records without (rule "code"); codes above and below it are hidden too.
+with the code stand against as many without at each site (rule "code"), so that a method does not
+win by telling the hospital; codes above and below the target are hidden too.
 
 Results go to results/clinical/: targets.csv, one line per number, written as each fit ends (a run
 goes on where it stopped; after a change of code remove the lines it outdates), and targets.md.
@@ -61,6 +62,7 @@ def score(task: Task, method: Method) -> pd.DataFrame:
             Entry(method.name, model, method.setting),
             asked,
             target,
+            sites=task.sites[task.held],
             cases=Cases(rule="code"),
             random_state=SEED,
             without=kin(task.matrix.codes, target),
@@ -121,10 +123,10 @@ def markdown(table: pd.DataFrame) -> str:
         "",
         f"`python -m benchmarks.targets`, daniel {version('daniel')}, seed {SEED}. PheCodes drawn "
         f"among those that {least} to {most - 1:,} held-out patients have; codes above and below "
-        "are hidden too. Rivals show the setting with the best mean in each column by itself, "
-        "Daniel runs with its defaults. In brackets: by how much one shot is ahead, with the "
-        "standard error over the targets, and in how many targets it is ahead and behind. Every "
-        "number: [targets.csv](targets.csv).",
+        "are hidden too, and each site has as many records with the target as without. Rivals show "
+        "the setting with the best mean in each column by itself, Daniel runs with its defaults. "
+        "In brackets: by how much one shot is ahead, with the standard error over the targets, and "
+        "in how many targets it is ahead and behind. Every number: [targets.csv](targets.csv).",
     ]
     for name, block in table.groupby("problem", sort=False):
         found = summary(block)

@@ -82,8 +82,25 @@ def test_records_without_time_are_told_by_the_code_and_labels_come_first():
     assert chosen.positive.sum() == (~chosen.positive).sum() == (~labels).sum()
 
 
+def test_each_site_has_as_many_positives_as_negatives():
+    rng = np.random.default_rng(0)
+    sites = np.array(["rare"] * 400 + ["often"] * 400 + ["always"] * 50)
+    present = rng.random(850) < np.repeat([0.1, 0.8, 1.0], [400, 400, 50])
+    Z = sp.csr_array(np.c_[present, np.ones((850, 2))].astype(np.float32))
+    chosen = Cases("code").choose(CodeMatrix(Z, CODES), TARGET, sites=sites)
+    assert np.array_equal(chosen.positive, present[chosen.rows])
+    for site in ("rare", "often"):
+        here, own = sites[chosen.rows] == site, present[sites == site]
+        assert chosen.positive[here].sum() == (~chosen.positive[here]).sum()
+        assert here.sum() == 2 * min(own.sum(), (~own).sum())
+    assert "always" not in sites[chosen.rows]
+
+
 def test_wrong_requests_are_named():
     matrix = records()
+    half = np.arange(matrix.shape[0]) % 2
+    with pytest.raises(InputError, match="No site has records for and against"):
+        Cases().choose(matrix, TARGET, labels=half, sites=half)
     with pytest.raises(InputError, match=r"no code 'PheCode:1'.* 3 codes"):
         Cases().choose(matrix, "PheCode:1")
     with pytest.raises(InputError, match="needs the patient and the window"):

@@ -240,6 +240,21 @@ def test_a_classifier_that_asks_for_it_has_the_model_s_score_first(model, matrix
     assert CLASSIFIERS["logistic"](0).score_first
 
 
+def test_a_code_that_one_hospital_uses_more_is_not_told_by_the_hospital():
+    """The target goes with nothing but the site, which the other codes tell."""
+    rng = np.random.default_rng(0)
+    site = rng.random(4000) < 0.5
+    share = np.where(site[:, None], [0.5, 0.6, 0.6], [0.1, 0.1, 0.1])
+    matrix = CodeMatrix(sparse(rng.random((4000, 3)) < share), CODES[:3])
+    model = SimpleNamespace(embedding_=np.array([[1.0, 0], [1, 0.1], [1, -0.1]]))
+    common = {"score": "inner", "classifiers": LOGISTIC, "by_site": False}
+    blind = phenotype(model, matrix, CODES[0], **common)
+    fair = phenotype(model, matrix, CODES[0], sites=site, **common)
+    for method in ("unsupervised", "logistic"):
+        assert blind.auc(method) > 0.6
+        assert abs(fair.auc(method) - 0.5) < 0.05
+
+
 def test_kin_of_the_target_tell_it_unless_they_are_hidden():
     """Only an ancestor of the target knows of it: nothing is left to tell it by."""
     rng = np.random.default_rng(0)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike
 
-from daniel.checks import check_choice, is_whole, shown
+from daniel.checks import check_choice, is_whole, read_sites, shown
 from daniel.errors import InputError, ParameterError
 from daniel.matrix import CodeMatrix
 
@@ -49,7 +49,9 @@ class Cases:
         Rule onset: whether the first record with the target counts as a positive.  The paper says
         "after the first recorded".
     equal
-        Other rules: draw as many of the commoner kind as there are of the rarer one.
+        Other rules: draw as many of the commoner kind as there are of the rarer one, at each site
+        by itself where sites are given.  Else a code that one hospital uses more than another could
+        be told by the hospital alone.
     """
 
     rule: str = "auto"
@@ -63,9 +65,10 @@ class Cases:
         target: str,
         *,
         labels: ArrayLike | None = None,
+        sites: ArrayLike | None = None,
         random_state: int = 0,
     ) -> Chosen:
-        """The records of `matrix` that stand for or against `target`."""
+        """The records of `matrix` that stand for or against `target`; sites (n,): of each."""
         check_choice("rule", self.rule, RULES)
         if not is_whole(self.per_patient) or self.per_patient < 1:
             found = shown(self.per_patient)
@@ -80,11 +83,11 @@ class Cases:
             if self.rule == "auto" and not rows.size:
                 rule = "code"
         if rule != "onset":
-            rows, positive = self._by_label(told, rng)
+            rows, positive = self._by_label(told, read_sites(sites, len(present))[1], rng)
         if positive.all() or not positive.any():
             raise InputError(
-                f"{_lacking(told)} {target} by the rule {rule!r}: give labels, another rule or "
-                "more records."
+                f"{_lacking(told, rule)} {target} by the rule {rule!r}: give labels, another "
+                "rule or more records."
             )
         return Chosen(rows, positive, rule)
 
@@ -129,13 +132,18 @@ class Cases:
         return rows[order], np.repeat([False, True], [len(index) for index in kept])[order]
 
     def _by_label(
-        self, told: np.ndarray, rng: np.random.Generator
+        self, told: np.ndarray, site: np.ndarray, rng: np.random.Generator
     ) -> tuple[np.ndarray, np.ndarray]:
         rows = np.arange(told.size)
         if self.equal:
-            kinds = [np.flatnonzero(told), np.flatnonzero(~told)]
-            number = min(len(kind) for kind in kinds)
-            drawn = [rng.choice(kind, number, replace=False) for kind in kinds]
+            drawn: list[np.ndarray] = []
+            for one in np.unique(site):
+                kinds = [
+                    np.flatnonzero(told & (site == one)),
+                    np.flatnonzero(~told & (site == one)),
+                ]
+                number = min(len(kind) for kind in kinds)
+                drawn += [rng.choice(kind, number, replace=False) for kind in kinds]
             rows = np.sort(np.concatenate(drawn))
         return rows, told[rows]
 
@@ -197,10 +205,10 @@ def fold_of_patients(
     return fold[patients]
 
 
-def _lacking(told: np.ndarray) -> str:
+def _lacking(told: np.ndarray, rule: str) -> str:
     """How a sentence begins that says why there is nothing to tell apart."""
     if told.any() and not told.all():
-        return "No patient has records for and against"
+        return f"No {'patient' if rule == 'onset' else 'site'} has records for and against"
     return f"No records stand {'against' if told.any() else 'for'}"
 
 

@@ -165,6 +165,7 @@ def comparison(
     *,
     target: str | None = None,
     labels: ArrayLike | None = None,
+    sites: ArrayLike | None = None,
     folds: int = 10,
     draws: Draws = "auto",
     random_state: int = 0,
@@ -180,7 +181,7 @@ def comparison(
     matrix : records that tell the target; for an honest unsupervised AUC of patients that no
         method was fitted to.  Only its codes matter for relations.
     pairs : known relations, code1, code2, relation; `relation_auc` says which are left out.
-    target, labels, folds, cases, classifiers, without : see
+    target, labels, sites, folds, cases, classifiers, without : see
         :func:`daniel.evaluate.phenotype.phenotype`; the classifiers are the paper's tree and
         logistic regression unless given.
     draws : sets of random pairs for each relation; see `relation_auc`.
@@ -199,6 +200,7 @@ def comparison(
                 matrix,
                 target,
                 labels=labels,
+                sites=sites,
                 folds=folds,
                 random_state=random_state,
                 cases=cases,
@@ -252,6 +254,7 @@ def phenotype_rows(
     target: str,
     *,
     labels: ArrayLike | None = None,
+    sites: ArrayLike | None = None,
     folds: int = 10,
     random_state: int = 0,
     cases: Cases | None = None,
@@ -275,6 +278,8 @@ def phenotype_rows(
             matrix,
             target,
             labels=labels,
+            sites=sites,
+            by_site=False,
             folds=folds,
             random_state=random_state,
             cases=cases,

@@ -112,8 +112,8 @@ def phenotype(
         them scores a record.
     matrix : records × codes of all sites.
     target : the code to be told, such as "PheCode:290.1".
-    sites : (n,) site of each record, for a row for each site of training and of test, and for
-        one-shot fits.
+    sites : (n,) site of each record, for a row for each site of training and of test, for one-shot
+        fits, and for as many positives as negatives at each site.
     labels : (n,) yes or no for each record, where something better than the code is known.
     folds : number of parts of the patients; fewer where a site would have fewer than five patients
         of a kind in each, but at least two.
@@ -132,7 +132,9 @@ def phenotype(
     """
     check_folds(folds)
     _check_codes(without, matrix.codes)
-    chosen = (cases or Cases()).choose(matrix, target, labels=labels, random_state=random_state)
+    chosen = (cases or Cases()).choose(
+        matrix, target, labels=labels, sites=sites, random_state=random_state
+    )
     names, site = read_sites(sites if by_site else None, matrix.shape[0])
     if ALL in map(str, names):
         raise InputError("A site is called 'all', which here means all sites: rename it.")

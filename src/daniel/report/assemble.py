@@ -321,5 +321,5 @@ def _compared(
     if told is not None:
         hidden = kin(asked.matrix.codes, told.target)
         about = {"target": told.target, "folds": told.folds, "cases": cases, "without": hidden}
-    found = comparison(entries, asked.matrix, known, **about)
+    found = comparison(entries, asked.matrix, known, sites=asked.site, **about)
     return sections.comparison_section(found, list(sites), told is not None)

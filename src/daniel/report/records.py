@@ -185,11 +185,11 @@ class Records:
         """How a target's cases are chosen, and their rows: by onset, where a site has enough so."""
         patients = np.asarray(self.matrix.patients)
         cases = Cases()
-        chosen = cases.choose(self.matrix, target)
+        chosen = cases.choose(self.matrix, target, sites=self.site)
         groups = [with_target, *chosen.kinds]
         if len(small_sites(self.site, patients, groups, floor)) == np.unique(self.site).size:
             cases = Cases("code")
-            chosen = cases.choose(self.matrix, target)
+            chosen = cases.choose(self.matrix, target, sites=self.site)
         return replace(cases, rule=chosen.rule), chosen.kinds
 
     def survival(self, folders: Sequence[Path], outcome: Outcome, target: str) -> pd.DataFrame:

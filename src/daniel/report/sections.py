@@ -29,9 +29,10 @@ FALLBACK = "code, not onset"  # where onset was wanted, and gave too few
 RULES = {
     "onset": "Positive records come after a patient's first diagnosis, negative ones are the same "
     "patients' earliest records.",
-    "code": "Positive records hold the target, negative ones, as many, do not.",
+    "code": "Positive records hold the target, negative ones, as many at each site, do not.",
     FALLBACK: "Too few patients have records before and after the first with the target, so "
-    "positive records are those that hold it, and negative ones, as many, of any patients, do not.",
+    "positive records are those that hold it, and negative ones, as many at each site, of any "
+    "patients, do not.",
     "labels": "Positive and negative records are those that were labelled so.",
 }
 METHODS = {
