@@ -96,11 +96,26 @@ def test_each_site_has_as_many_positives_as_negatives():
     assert "always" not in sites[chosen.rows]
 
 
+def test_a_site_s_cases_do_not_depend_on_the_other_sites():
+    """A report leaves small sites out and chooses again: nobody else may become too small by it."""
+    rng = np.random.default_rng(1)
+    sites = rng.choice(["a", "b", "c"], 600)
+    Z = sp.csr_array((rng.random((600, 3)) < 0.3).astype(np.float32))
+    kept = np.flatnonzero(sites != "a")
+    every = Cases("code").choose(CodeMatrix(Z, CODES), TARGET, sites=sites)
+    some = Cases("code").choose(CodeMatrix(Z[kept], CODES), TARGET, sites=sites[kept])
+    assert np.array_equal(kept[some.rows], every.rows[sites[every.rows] != "a"])
+
+
 def test_wrong_requests_are_named():
     matrix = records()
     half = np.arange(matrix.shape[0]) % 2
     with pytest.raises(InputError, match="No site has records for and against"):
         Cases().choose(matrix, TARGET, labels=half, sites=half)
+    with pytest.raises(InputError, match="give one label per record"):
+        Cases("onset").choose(matrix, TARGET, sites=half[1:])
+    with pytest.raises(InputError, match="stand for"):
+        Cases().choose(CodeMatrix(sp.csr_array((0, 3), dtype=np.float32), CODES), TARGET)
     with pytest.raises(InputError, match=r"no code 'PheCode:1'.* 3 codes"):
         Cases().choose(matrix, "PheCode:1")
     with pytest.raises(InputError, match="needs the patient and the window"):

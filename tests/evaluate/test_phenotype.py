@@ -237,6 +237,8 @@ def test_a_classifier_that_asks_for_it_has_the_model_s_score_first(model, matrix
     both = {"plain": lambda _: Watching("plain"), "asks": lambda _: Watching("asks", True)}
     phenotype(model, matrix, TARGET, folds=2, classifiers=both)
     assert np.array_equal(seen["asks"][:, 1:], seen["plain"])
+    scores = target_score(model, matrix, TARGET).with_score[:, 0]
+    assert np.isin(seen["asks"][:, 0], scores).all()
     assert CLASSIFIERS["logistic"](0).score_first
 
 

@@ -87,7 +87,12 @@ def test_two_of_a_kind_and_vectors_that_are_all_alike_are_survived():
     few = RidgeLogistic().fit(np.arange(6.0)[:, None], y)
     assert few.strength_ == STRENGTHS[0]
     lone = RidgeLogistic(score_first=True).fit(np.arange(6.0)[:, None], y)
-    np.testing.assert_allclose(lone.centre_ + lone.scale_, [2.5 + np.arange(6.0).std()])
+    assert lone.centre_ == pytest.approx(2.5)
+    assert lone.scale_ == pytest.approx(np.arange(6.0).std())
     for score_first in (False, True):
         alike = RidgeLogistic(score_first).fit(np.ones((6, 2)), y).predict_proba(np.ones((2, 2)))
         np.testing.assert_allclose(alike[:, 1], 1 / 3, atol=1e-3)
+    clipped = np.full((6, 2), 0.1 + 0.2)
+    model = RidgeLogistic(score_first=True).fit(clipped, y)
+    assert np.ptp(model.predict_proba(clipped + [[0.01, 0]] * 6)[:, 1]) == 0
+    assert model.predict_proba([[0.31, 0.3]])[0, 1] == pytest.approx(1 / 3, abs=1e-2)

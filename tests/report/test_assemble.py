@@ -227,6 +227,9 @@ def test_a_target_without_records_before_and_after_still_has_a_report(study, tmp
     text = parts.sections[0].text
     assert "Too few patients have records before and after the first with the target" in text
     assert "earliest" not in text
+    told = parts.sections[0].tables[0].frame["AUC"].astype(float)
+    compared = parts.sections[-1].tables[0].frame.loc[FEDERATED].astype(float)
+    assert compared["tree"] == pytest.approx(told["decision tree on patient vectors"], abs=6e-4)
 
 
 def test_a_comparison_at_one_site_calls_nothing_pooled(study):

@@ -50,8 +50,8 @@ class Cases:
         "after the first recorded".
     equal
         Other rules: draw as many of the commoner kind as there are of the rarer one, at each site
-        by itself where sites are given.  Else a code that one hospital uses more than another could
-        be told by the hospital alone.
+        by itself where sites are given.  Without this, a code that one hospital uses more than
+        another could be told by the hospital alone.
     """
 
     rule: str = "auto"
@@ -73,17 +73,17 @@ class Cases:
         if not is_whole(self.per_patient) or self.per_patient < 1:
             found = shown(self.per_patient)
             raise ParameterError(f"per_patient is {found}; expected a whole number >= 1.")
-        rng = np.random.default_rng(random_state)
         present = has_code(matrix, target)
+        site = read_sites(sites, len(present))[1]
         rule = self._rule(matrix, labels)
         told = _read_labels(labels, len(present)) if rule == "labels" else present
         rows, positive = np.array([], dtype=int), np.array([], dtype=bool)
         if rule == "onset":
-            rows, positive = self._onset(matrix, present, rng)
+            rows, positive = self._onset(matrix, present, np.random.default_rng(random_state))
             if self.rule == "auto" and not rows.size:
                 rule = "code"
         if rule != "onset":
-            rows, positive = self._by_label(told, read_sites(sites, len(present))[1], rng)
+            rows, positive = self._by_label(told, site, random_state)
         if positive.all() or not positive.any():
             raise InputError(
                 f"{_lacking(told, rule)} {target} by the rule {rule!r}: give labels, another "
@@ -132,17 +132,21 @@ class Cases:
         return rows[order], np.repeat([False, True], [len(index) for index in kept])[order]
 
     def _by_label(
-        self, told: np.ndarray, site: np.ndarray, rng: np.random.Generator
+        self, told: np.ndarray, site: np.ndarray, random_state: int
     ) -> tuple[np.ndarray, np.ndarray]:
+        """Each site's records are drawn from the seed alone, whichever other sites there are.
+
+        Sites with few patients are left out after a first choice: a second one, without them, must
+        find the same records of the others, or one of these could be too small all of a sudden.
+        """
         rows = np.arange(told.size)
         if self.equal:
-            drawn: list[np.ndarray] = []
+            drawn = [np.array([], dtype=int)]
             for one in np.unique(site):
-                kinds = [
-                    np.flatnonzero(told & (site == one)),
-                    np.flatnonzero(~told & (site == one)),
-                ]
+                here = site == one
+                kinds = [np.flatnonzero(told & here), np.flatnonzero(~told & here)]
                 number = min(len(kind) for kind in kinds)
+                rng = np.random.default_rng(random_state)
                 drawn += [rng.choice(kind, number, replace=False) for kind in kinds]
             rows = np.sort(np.concatenate(drawn))
         return rows, told[rows]

@@ -264,7 +264,8 @@ def phenotype_rows(
 ) -> pd.DataFrame:
     """AUC of one entry in telling the target, unsupervised and by each classifier.
 
-    A plain embedding is scored by the cosine and by the inner product with the target's row.
+    A plain embedding is scored by the cosine and by the inner product with the target's row;
+    a regression that starts from the score has the cosine.
     name : what the columns call the target, before "unsupervised" and so on.
     """
     if classifiers is None:

@@ -36,7 +36,8 @@ class RidgeLogistic(ClassifierMixin, BaseEstimator):
         values, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
         self.classes_, number = np.unique(labels, return_counts=True)
         self.centre_ = values.mean(axis=0)
-        self.scale_ = self._scale(values.var(axis=0))
+        least = np.finfo(np.float64).eps * np.abs(values).max(axis=0)  # of rounding
+        self.scale_ = self._scale(np.where(values.std(axis=0) > 4 * least, values.var(axis=0), 0))
         scaled = self._scaled(values)
         self.strength_ = STRENGTHS[0]
         with one_blas_thread():  # small products: threads would only wait for each other

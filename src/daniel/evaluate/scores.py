@@ -19,7 +19,7 @@ __all__ = ["Scored", "positions", "target_score"]
 SCORES = ("auto", "cosine", "inner")
 PROBABILITY = "probability of the target given the other codes"
 LOG_ODDS = "log-odds of the target given the other codes"
-TINY = 1e-9  # a probability no nearer to 0 or 1 has log-odds
+TINY = 1e-9  # probabilities are kept so far from 0 and 1, that they have log-odds
 OF_SUM = "of the target's vector with the sum of the record's vectors"
 
 
