@@ -20,7 +20,7 @@ on where it stopped; after a change of code remove the lines it outdates), and t
 import argparse
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
@@ -254,8 +254,8 @@ def run(task: Task, methods: Iterator[Method], store: Path) -> None:
 
     A large problem has one fit a method, for relations as well as for phenotyping.
     """
-    done = _done(store)
-    elsewhere = _done(relations.OUT / "auc.csv")
+    done = stored(store)
+    elsewhere = stored(relations.OUT / "auc.csv")
     kinds = ["both"] if task.truth is not None else ["relations", "phenotyping"]
     for method in methods:
         for kind in [method.only] if method.only else kinds:
@@ -277,7 +277,8 @@ def run(task: Task, methods: Iterator[Method], store: Path) -> None:
             print(f"  {method.name} {method.setting} {table['seconds'][0]:.0f} s  {scores}")
 
 
-def _done(store: Path) -> set[tuple[str, ...]]:
+def stored(store: Path) -> set[tuple[str, ...]]:
+    """Problem, method, setting and kind of the fits that a file of results holds."""
     if not store.exists():
         return set()
     old = pd.read_csv(store, keep_default_na=False)
@@ -377,15 +378,22 @@ def _part(rows: pd.DataFrame) -> str:
     return Comparison(rows.reset_index(drop=True)).markdown(ours, aside=ASIDE)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="*", choices=list(METHODS), default=list(METHODS))
+def read_arguments(about: str, methods: Iterable[str]) -> argparse.Namespace:
+    """Which of these methods on which problems, and where results go; about: of the command."""
+    every = list(methods)
+    parser = argparse.ArgumentParser(description=about.splitlines()[0])
+    parser.add_argument("--only", nargs="*", choices=every, default=every)
     parser.add_argument("--problems", nargs="+", default=["visits", "medicare"])
     parser.add_argument("--cohort", type=Path, help="folder of the paper-size cohort")
     parser.add_argument("--out", type=Path, default=OUT)
     arguments = parser.parse_args()
     if not problems.available():
         raise SystemExit("The data folder was not found: set DANIEL_DATA to where it lies.")
+    return arguments
+
+
+def main() -> None:
+    arguments = read_arguments(__doc__, METHODS)
     store = arguments.out / "auc.csv"
     for name in arguments.problems if arguments.only else []:
         task = load(name, arguments.cohort)

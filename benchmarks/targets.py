@@ -14,7 +14,6 @@ Results go to results/clinical/: targets.csv, one line per number, written as ea
 goes on where it stopped; after a change of code remove the lines it outdates), and targets.md.
 """
 
-import argparse
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
@@ -23,8 +22,8 @@ import numpy as np
 import pandas as pd
 import scipy.sparse as sp
 
-from benchmarks import problems, relations
-from benchmarks.clinical import METHODS, OUT, SEED, Method, Task, load
+from benchmarks import relations
+from benchmarks.clinical import METHODS, SEED, Method, Task, load, read_arguments, stored
 from daniel.errors import DivergenceError, MissingDependencyError
 from daniel.evaluate.cases import Cases, patients_of
 from daniel.evaluate.compare import Entry, phenotype_rows
@@ -53,8 +52,8 @@ def drawn(task: Task) -> list[str]:
     return [task.matrix.codes[j] for j in np.sort(chosen)]
 
 
-def score(task: Task, method: Method) -> pd.DataFrame:
-    """The AUCs of all targets by one fit."""
+def score(task: Task, method: Method, targets: list[str]) -> pd.DataFrame:
+    """The AUCs of the targets by one fit."""
     rows = ~task.held
     model = method.fit(task.part(rows), task.sites[rows])
     asked = task.part(task.held)
@@ -68,7 +67,7 @@ def score(task: Task, method: Method) -> pd.DataFrame:
             random_state=SEED,
             without=kin(task.matrix.codes, target),
         ).assign(target=target)
-        for target in drawn(task)
+        for target in targets
     ]
     table = pd.concat(tables, ignore_index=True)
     return table.assign(problem=task.name, asked=method.setting)
@@ -76,15 +75,14 @@ def score(task: Task, method: Method) -> pd.DataFrame:
 
 def run(task: Task, methods: Iterator[Method], store: Path) -> None:
     """Fit and score what the file does not hold yet."""
+    done, targets = stored(store), drawn(task)
     for method in methods:
         if method.only == "relations" or method.setting not in SETTINGS:
             continue
-        old = pd.read_csv(store, keep_default_na=False) if store.exists() else None
-        key = [task.name, method.name, method.setting]
-        if old is not None and (old[["problem", "method", "asked"]] == key).all(axis=1).any():
+        if (task.name, method.name, method.setting, "") in done:
             continue
         try:
-            table = score(task, method)
+            table = score(task, method, targets)
         except (MissingDependencyError, DivergenceError) as error:
             print(f"  {method.name} {method.setting} left out: {error}")
             continue
@@ -154,15 +152,7 @@ def _cell(method: str, row: pd.Series) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    every = [key for key in METHODS if key not in LEFT_OUT]
-    parser.add_argument("--only", nargs="*", choices=every, default=every)
-    parser.add_argument("--problems", nargs="+", default=["visits", "medicare"])
-    parser.add_argument("--cohort", type=Path, help="folder of the paper-size cohort")
-    parser.add_argument("--out", type=Path, default=OUT)
-    arguments = parser.parse_args()
-    if not problems.available():
-        raise SystemExit("The data folder was not found: set DANIEL_DATA to where it lies.")
+    arguments = read_arguments(__doc__, [key for key in METHODS if key not in LEFT_OUT])
     store = arguments.out / "targets.csv"
     for name in arguments.problems if arguments.only else []:
         task = load(name, arguments.cohort)
