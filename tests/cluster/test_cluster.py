@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 from daniel import Daniel, MissingDependencyError, NetworkError, ParameterError, cluster
 from daniel.cli import app
 from daniel.cluster import Cluster, distributed
-from daniel.core import checkpoint, ising, natural, place
+from daniel.core import checkpoint, couplings, natural, place
 from daniel.core.coordinates import paper_coordinates
 from daniel.core.ising import full_sweep, reference_gradient, reference_loss, stripes, sweep
 from daniel.core.records import Part, records_from
@@ -284,8 +284,8 @@ def test_a_worker_that_dies_is_survived(Z, client, kill_one, calls, monkeypatch)
 def test_a_worker_that_dies_between_stripes_is_survived(Z, client, kill_one, calls, monkeypatch):
     """The sum that was begun ahead is lost with it, and made again."""
     monkeypatch.setattr(cluster, "RETURN", 0.0)
-    monkeypatch.setattr(ising, "STRIPE", 5)
-    monkeypatch.setattr(ising, "STRIPES", 1)
+    for name, value in {"STRIPE": 5, "WIDE": 5, "LANES": 1, "STRIPES": 1}.items():
+        monkeypatch.setattr(couplings, name, value)
     U = np.random.default_rng(2).normal(size=(30, 4)) / 4
     G = np.full((30, 30), np.nan)
     order = []

@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from daniel.core import place
+from daniel.core import couplings, place
 from daniel.core.coordinates import natural_coordinates, paper_coordinates
 from daniel.core.ising import full_sweep, logit_moments, sweep
 from daniel.core.records import records_from
@@ -42,8 +42,12 @@ def relative(found, wanted):
     return np.linalg.norm(found - wanted) / np.linalg.norm(wanted)
 
 
+@pytest.mark.parametrize("codes_per_column", [0.0, 1e9], ids=["products", "sums"])
 @pytest.mark.parametrize("number", [1, 2, 5])
-def test_every_sum_over_parts_is_that_over_the_whole(number, problem):
+def test_every_sum_over_parts_is_that_over_the_whole(
+    number, codes_per_column, problem, monkeypatch
+):
+    monkeypatch.setattr(couplings, "CODES_PER_COLUMN", codes_per_column)
     records, coords, U, V, b = problem
     exact = U.dtype == np.float64
     moments = np.stack(logit_moments(records, coords, U, V, b))

@@ -11,7 +11,7 @@ import pytest
 import scipy.sparse as sp
 from scipy.stats import chi2
 
-from daniel.core import ising
+from daniel.core import blocks, couplings, ising
 from daniel.core import records as records_module
 from daniel.core.coordinates import natural_coordinates, paper_coordinates
 from daniel.core.ising import (
@@ -246,7 +246,7 @@ def test_logit_moments_against_numpy(rng, plain):
 
 @kinds
 def test_conditional_against_numpy_in_blocks(kind, rng, plain, monkeypatch):
-    monkeypatch.setattr(ising, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
     q = Problem(plain, rng, kind, sites=2 if kind == "natural" else 1)
     features = np.array([6, 2, 2, 0])
     found = conditional(q.records(merge=False), q.coords, q.U, q.V, q.b, features)
@@ -257,31 +257,47 @@ def test_conditional_against_numpy_in_blocks(kind, rng, plain, monkeypatch):
 # --- (c) sweep = reference, whatever the layout ---------------------------------------------------
 
 
+def on_threads(monkeypatch, number):
+    for module in (ising, couplings):
+        monkeypatch.setattr(module, "n_threads", lambda: number)
+
+
 def many_chunks(monkeypatch):
     monkeypatch.setattr(records_module, "SMALL_WORK", 0)
     monkeypatch.setattr(records_module, "CHUNK_ROWS", (1, 8192))
+    monkeypatch.setattr(records_module, "SPARSE_ROWS", 1)
 
 
 def small_blocks(monkeypatch):
     """Blocks of at most 16 rows on 3 threads, stripes of 5 codes."""
-    monkeypatch.setattr(ising, "BLOCK_BYTES", 1)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1)
     many_chunks(monkeypatch)
-    monkeypatch.setattr(ising, "STRIPE", 5)
-    monkeypatch.setattr(ising, "n_threads", lambda: 3)
+    for name, width in {"STRIPE": 5, "WIDE": 5, "LANES": 1}.items():
+        monkeypatch.setattr(couplings, name, width)
+    on_threads(monkeypatch, 3)
 
 
 def one_block(monkeypatch):
     monkeypatch.setattr(records_module, "SMALL_WORK", 1 << 60)
-    monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 30)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 30)
 
 
 def more_threads_than_blocks(monkeypatch):
     many_chunks(monkeypatch)
-    monkeypatch.setattr(ising, "n_threads", lambda: 5)
+    on_threads(monkeypatch, 5)
 
 
 layouts = pytest.mark.parametrize("layout", [small_blocks, one_block, more_threads_than_blocks])
 densities = pytest.mark.parametrize("density", [0.01, 0.5], ids=["sparse", "dense"])
+
+
+@pytest.fixture(params=["sums", "products"])
+def way(request, monkeypatch):
+    """Logits as sums of rows of Phi, where records are sparse, or as products with factors."""
+    monkeypatch.setattr(couplings, "CODES_PER_COLUMN", 1e9 if request.param == "sums" else 0.0)
+    return request.param
+
+
 precisions = pytest.mark.parametrize(
     ("dtype", "tolerance"), [(np.float64, 1e-10), (np.float32, 1e-5)], ids=["float64", "float32"]
 )
@@ -291,6 +307,7 @@ precisions = pytest.mark.parametrize(
 @densities
 @precisions
 @kinds
+@pytest.mark.usefixtures("way")
 def test_sweep_is_the_reference(kind, layout, density, dtype, tolerance, rng, plain, monkeypatch):
     layout(monkeypatch)
     sites = 3 if kind == "natural" else 1
@@ -314,6 +331,7 @@ def test_sweep_is_the_reference(kind, layout, density, dtype, tolerance, rng, pl
 @precisions
 @pytest.mark.parametrize("factored", [False, True], ids=["whole", "factored"])
 @kinds
+@pytest.mark.usefixtures("way")
 def test_full_sweep_is_the_reference(
     kind, factored, layout, density, dtype, tolerance, rng, plain, monkeypatch
 ):
@@ -336,6 +354,7 @@ def test_full_sweep_is_the_reference(
 
 @layouts
 @densities
+@pytest.mark.usefixtures("way")
 def test_hessian_product_and_moments_in_every_layout(layout, density, rng, plain, monkeypatch):
     layout(monkeypatch)
     q = Problem(plain, rng, "natural", n=301, p=23, density=density, sites=2)
@@ -511,10 +530,11 @@ def sweep_peaks(n, p, rng):
     }
 
 
+@pytest.mark.usefixtures("way")
 def test_no_array_of_records_by_codes(rng, monkeypatch):
     n, p = 20_000, 500
-    monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 20)
-    monkeypatch.setattr(ising, "n_threads", lambda: 2)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 20)
+    on_threads(monkeypatch, 2)
     peaks = sweep_peaks(n, p, rng)
     dense = n * p * 4
     assert peaks["sweep"] < dense / 8
@@ -523,19 +543,20 @@ def test_no_array_of_records_by_codes(rng, monkeypatch):
     assert peaks["whole"] < dense / 4
 
 
+@pytest.mark.usefixtures("way")
 def test_memory_does_not_grow_with_the_records(rng, monkeypatch):
     """Beside 16 bytes a record and a block more or less full; on one thread, because the peaks of
     two need not coincide."""
     n, p = 10_000, 300
-    monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 20)
-    monkeypatch.setattr(ising, "n_threads", lambda: 1)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 20)
+    on_threads(monkeypatch, 1)
     once, twice = sweep_peaks(n, p, rng), sweep_peaks(2 * n, p, rng)
     for name, peak in once.items():
-        assert twice[name] < peak + 16 * n + ising.BLOCK_BYTES, name  # n x p would be 12 blocks
+        assert twice[name] < peak + 16 * n + blocks.BLOCK_BYTES, name  # n x p would be 12 blocks
 
 
 def test_memory_with_the_blocks_as_they_are(rng, monkeypatch):
-    monkeypatch.setattr(ising, "n_threads", lambda: 2)
+    on_threads(monkeypatch, 2)
     n, p = 20_000, 500
     records = sparse_records(n, p, rng)
     coords = natural_coordinates(records.counts(), records.total)
@@ -549,7 +570,7 @@ def test_memory_with_the_blocks_as_they_are(rng, monkeypatch):
 THREADED = """
 import sys
 import numpy as np
-from daniel.core import ising
+from daniel.core import blocks, couplings, ising
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.records import SMALL_WORK, records_from
 from daniel.core.threads import n_threads
@@ -580,15 +601,16 @@ def test_one_and_two_threads_from_the_environment_give_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
+@pytest.mark.usefixtures("way")
 def test_the_number_of_threads_does_not_change_a_single_precision_fit(
     threads, rng, plain, monkeypatch
 ):
     q = Problem(plain, rng, "natural", n=500, p=60, density=0.05)
     U, V = q.U.astype(np.float32), q.V.astype(np.float32)
     many_chunks(monkeypatch)
-    monkeypatch.setattr(ising, "n_threads", lambda: 1)
+    on_threads(monkeypatch, 1)
     one = sweep(q.records(), q.coords, U, V, q.b)
-    monkeypatch.setattr(ising, "n_threads", lambda: threads)
+    on_threads(monkeypatch, threads)
     many = sweep(q.records(), q.coords, U, V, q.b)
     again = sweep(q.records(), q.coords, U, V, q.b)
     assert plain.relative_error(many.U, one.U) < 1e-8  # but for the order of sums in float64
@@ -598,16 +620,17 @@ def test_the_number_of_threads_does_not_change_a_single_precision_fit(
 
 
 @pytest.mark.parametrize("threads", [2, 3, 7])
+@pytest.mark.usefixtures("way")
 def test_an_answer_is_the_same_to_the_last_bit_on_any_number_of_threads(threads, rng, monkeypatch):
     """A site may send its answer again from another machine; other numbers would be refused."""
     records = sparse_records(5000, 203, rng)
     coords = natural_coordinates(records.counts(), records.total)
     U = rng.normal(size=(203, 5)).astype(np.float32)
     b = rng.normal(size=(1, 203))
-    monkeypatch.setattr(ising, "BLOCK_BYTES", 1 << 18)
+    monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 18)
     found = []
     for number in (1, threads):
-        monkeypatch.setattr(ising, "n_threads", lambda number=number: number)
+        on_threads(monkeypatch, number)
         found.append(full_sweep(records, coords, (U, U), b))
     np.testing.assert_array_equal(found[1].G, found[0].G)
     np.testing.assert_array_equal(found[1].b, found[0].b)

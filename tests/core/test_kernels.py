@@ -193,3 +193,37 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(monkeypatch):
 
     monkeypatch.setattr(twice._cache, "_save_overload", full, raising=True)
     assert twice(21) == 42
+
+
+@dtypes
+@pytest.mark.parametrize("present", [0, 1, 3, 4, 11], ids=lambda k: f"{k} codes")
+def test_the_derivative_is_gather_residual_and_scatter_at_once(dtype, present, rng):
+    rows, p, first, width = 30, 40, 9, 17
+    Z = np.zeros((rows, p))
+    for row in Z:
+        row[rng.permutation(p)[:present]] = 1
+    Z = sp.csr_array(Z)
+    indptr, indices = Z.indptr.astype(np.int64), Z.indices.astype(np.int32)
+    S, own = rng.normal(size=(p, width)).astype(dtype), rng.normal(size=width).astype(dtype)
+    b, site = rng.normal(size=(2, width)).astype(dtype), rng.integers(0, 2, rows).astype(np.int32)
+    weight = rng.integers(1, 4, rows).astype(dtype)
+    M = np.empty((rows, width), dtype)
+    kernels.gather(indptr, indices, S, np.zeros(width, dtype), M)
+    column, wanted, found = np.zeros((2, width), dtype), np.zeros((p, width)), np.ones((p, width))
+    R, loss, wanted_column, _ = run_residual(
+        M, Z=Z, b=b, site=site, weight=weight, diagonal=own, first=first
+    )
+    kernels.scatter(indptr, indices, R, wanted)
+    about = (S, first, b, site, weight, indptr, indices, own)
+    close = {"rtol": 1e-12, "atol": 1e-12} if dtype == np.float64 else {"rtol": 1e-4, "atol": 1e-5}
+    np.testing.assert_allclose(kernels.derivative(*about, column, found), loss, rtol=close["rtol"])
+    np.testing.assert_allclose(column, wanted_column, **close)
+    np.testing.assert_allclose(found - 1, wanted, **close)  # what was there stays
+
+    mean, variance = np.zeros((2, 2, width), dtype)
+    kernels.summed_moments(*about, mean, variance)
+    s = expit(M - Z.toarray()[:, first : first + width] * own + b[site])
+    for i in range(2):
+        w = weight[site == i].astype(float)
+        np.testing.assert_allclose(mean[i], w @ s[site == i], **close)
+        np.testing.assert_allclose(variance[i], w @ (s * (1 - s))[site == i], **close)

@@ -5,7 +5,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from daniel.core import ising
+from daniel.core import couplings
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.exchange import Start
 from daniel.core.records import records_from
@@ -120,7 +120,7 @@ def test_single_codes_where_there_are_directions_enough(rng, plain):
 
 
 def test_a_sketch_needs_no_square_array(rng, monkeypatch):
-    monkeypatch.setattr(ising, "STRIPE", 64)
+    monkeypatch.setattr(couplings, "WIDE", 64)
     p = 3000
     Z = (rng.random((60, p)) < 0.005).astype(np.float32)
     coords = natural_coordinates(Z.sum(axis=0), len(Z))

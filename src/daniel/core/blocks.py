@@ -1,12 +1,22 @@
 """Blocks of rows as a sweep sees them: products with Z, and what it needs of Phi."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from daniel.core import kernels
 from daniel.core.coordinates import Coordinates
-from daniel.core.records import DENSE_ABOVE, Records
+from daniel.core.records import DENSE_ABOVE, Records, split
+
+BLOCK_BYTES = 16 << 20  # logits of one block; two or three blocks fit in a shared cache
+
+
+def row_blocks(chunks: Sequence[slice], width: int, itemsize: int) -> list[slice]:
+    """Blocks of nearly equal size whose logits, of so many codes, fit in BLOCK_BYTES."""
+    most = max(16, BLOCK_BYTES // (width * itemsize))
+    sizes = [(rows, -(-(rows.stop - rows.start) // most)) for rows in chunks]
+    return [block for rows, count in sizes for block in split(rows, max(1, count))]
 
 
 class Block:

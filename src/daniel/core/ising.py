@@ -10,22 +10,27 @@ paper's W (eq. B_star) is the derivative for a symmetric Theta: ``W = G + G'`` o
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 from scipy.special import expit
 
 from daniel.core import kernels
-from daniel.core.blocks import Block, Factored, own_and_intercept, site_rows
+from daniel.core.blocks import Block, Factored, row_blocks, site_rows
 from daniel.core.coordinates import Coordinates
+from daniel.core.couplings import (
+    Columns,
+    Phi,
+    each_stripe,
+    moment_sums,
+    pays,
+    stripe_sums,
+    sweep_sums,
+)
 from daniel.core.place import add_up, elsewhere
-from daniel.core.records import Records, split
+from daniel.core.records import Records
 from daniel.core.threads import n_threads, run_parts
-
-BLOCK_BYTES = 16 << 20  # logits of one block; two or three blocks fit in a shared cache
-STRIPE = 1024  # codes of one stripe of a (p, p) derivative, at most
-STRIPES = 4  # their number is a multiple of it, to share among threads
-STRIPES_BYTES = 1 << 30  # of all that are made at once, if they are more than STRIPES
 
 T = TypeVar("T")
 
@@ -86,16 +91,6 @@ class FullSweep:
     b: np.ndarray
 
 
-def _row_blocks(rows: slice, width: int, itemsize: int) -> list[slice]:
-    """Blocks of nearly equal size whose logits, of so many codes, fit in BLOCK_BYTES."""
-    most = max(16, BLOCK_BYTES // (width * itemsize))
-    return split(rows, max(1, -(-(rows.stop - rows.start) // most)))
-
-
-def _blocks_of(chunks: Sequence[slice], width: int, itemsize: int) -> list[slice]:
-    return [s for chunk in chunks for s in _row_blocks(chunk, width, itemsize)]
-
-
 def _each_part(records: Records, work: Callable[[Sequence[slice]], T]) -> Sequence[T]:
     """Run `work` on the chunks of each thread."""
     chunks = records.chunks
@@ -110,14 +105,19 @@ def _sum_parts(parts: Sequence[tuple]) -> tuple:
 def sweep(
     records: Records, coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray | None
 ) -> Sweep:
-    """Loss at Phi = UV' and its true derivatives in U, V and b: three GEMMs of n p d.
+    """Loss at Phi = UV' and its true derivatives in U, V and b.
 
+    Sums over the few codes of each record (`daniel.core.couplings`), or three products of n p d.
     Runs in the dtype of U; loss and column sums are added up in float64.  b (sites, p); None when
     the coordinates tie the intercept to the diagonal.
     """
     dtype = U.dtype
     f = Factored.of(coords, U, V, b)
-    loss, ZQ, RA, columns, present = add_up(_sweep_sums, records, f)
+    if pays(records, U.shape[1]):
+        sums = add_up(sweep_sums, records, Columns.of(records, coords, (U, V), b))
+    else:
+        sums = add_up(_sweep_sums, records, f)
+    loss, ZQ, RA, columns, present = sums
     total = records.total
     column = columns.sum(axis=0)
     # dL/dU = (xt' R gain) V, where the centre of xt needs only the column sums of R.
@@ -143,14 +143,14 @@ def _sweep_sums(records: Records, f: Factored, _: None) -> tuple:
     site_of = site_rows(records, f.intercept)
 
     def work(chunks: Sequence[slice]) -> tuple:
-        rows = max(s.stop - s.start for s in _blocks_of(chunks, p, dtype.itemsize))
+        rows = max(s.stop - s.start for s in row_blocks(chunks, p, dtype.itemsize))
         M, A, Q = (np.empty((rows, width), dtype=dtype) for width in (p, d, d))
         RA, ZQ, product = (np.empty((p, d), dtype=dtype) for _ in range(3))
         sums = np.zeros((2, p, d))
         loss, columns, present = 0.0, np.zeros(f.intercept.shape), np.zeros(p)
         for chunk in chunks:
             RA[:] = ZQ[:] = 0
-            for s in _row_blocks(chunk, p, dtype.itemsize):
+            for s in row_blocks([chunk], p, dtype.itemsize):
                 block = Block(records, s, dtype)
                 m, a, q = M[: block.rows], A[: block.rows], Q[: block.rows]
                 block.times(f.S, f.offset, a)
@@ -169,9 +169,6 @@ def _sweep_sums(records: Records, f: Factored, _: None) -> tuple:
         return loss, *sums, columns, present
 
     return _sum_parts(_each_part(records, work))
-
-
-Phi = np.ndarray | tuple[np.ndarray, np.ndarray]
 
 
 def full_sweep(
@@ -213,86 +210,20 @@ class Stripe:
 def stripes(
     records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | None
 ) -> Iterator[Stripe]:
-    """The columns of the free derivative from the first to the last, so many at once as threads.
-
-    They are cut by the shape of the records alone: the numbers do not depend on the threads.
-    """
-    c = _Columns.of(coords, phi, b)
-    p, total = coords.p, records.total
-    several = STRIPES if len(records.chunks) > 1 else 1
-    count = several * -(-p // (several * STRIPE))
-    codes = [some for some in split(slice(0, p), count) if some.stop > some.start]
+    """The columns of the free derivative from the first to the last, so many at once as threads."""
+    c = Columns.of(records, coords, phi, b)
+    total, codes = records.total, c.stripes
     place = elsewhere(records)
     if place is None:
-        all_sums = _stripes_here(records, c, codes)
+        all_sums = each_stripe(partial(stripe_sums, records, c), codes, coords.p)
     else:
-        all_sums = place.sums(_stripe_sums, records, c, codes)
+        all_sums = place.sums(stripe_sums, records, c, codes)
     for some, (loss, G, columns) in zip(codes, all_sums, strict=True):
         column = columns.sum(axis=0)
         G -= np.outer(coords.center, column)
         G *= coords.gain[some] / (coords.scale[:, None] * total)
         np.fill_diagonal(G[some], 0 if coords.tie is None else coords.tie[some] * column / total)
         yield Stripe(some, loss / total, G, columns / total)
-
-
-def _stripes_here(records: Records, c: "_Columns", codes: Sequence[slice]) -> Iterator[tuple]:
-    """`_stripe_sums` of each stripe in turn, one thread each."""
-    parts = min(n_threads(), max(STRIPES, STRIPES_BYTES // (8 * records.p * STRIPE)))
-    for first in range(0, len(codes), parts):
-
-        def work(t: int, first: int = first) -> tuple:
-            return _stripe_sums(records, c, codes[first + t])
-
-        yield from run_parts(work, min(parts, len(codes) - first))
-
-
-@dataclass(frozen=True)
-class _Columns:
-    """What the logits of some columns need: ``xt Phi * gain`` whole, or through factors."""
-
-    coords: Coordinates
-    phi: np.ndarray | Factored
-    own: np.ndarray
-    intercept: np.ndarray
-
-    @classmethod
-    def of(cls, coords: Coordinates, phi: Phi, b: np.ndarray | None) -> "_Columns":
-        if isinstance(phi, tuple):
-            f = Factored.of(coords, *phi, b)
-            return cls(coords, f, f.own, f.intercept)
-        own, intercept = own_and_intercept(coords, np.diag(phi), b)
-        return cls(coords, phi, own.astype(phi.dtype), intercept.astype(phi.dtype))
-
-    def logits(self, stripe: slice) -> Callable[[Block], np.ndarray]:
-        """A function from blocks to their (rows, columns) logits, intercepts left out."""
-        dtype, phi = self.own.dtype, self.phi
-        if isinstance(phi, Factored):
-            f, Vg = phi, phi.Vg[stripe].T
-            d = f.S.shape[1]
-            return lambda k: k.times(f.S, f.offset, np.empty((k.rows, d), dtype)) @ Vg
-        coords = self.coords
-        S = (phi[:, stripe] * coords.gain[stripe] / coords.scale[:, None]).astype(dtype)
-        offset = -(coords.center @ S).astype(dtype)
-        return lambda k: k.times(S, offset, np.empty((k.rows, S.shape[1]), dtype))
-
-
-def _stripe_sums(records: Records, c: _Columns, stripe: slice) -> tuple:
-    """Loss of the stripe's codes, Z'R (p, codes), and sums of R over each site (sites, codes)."""
-    own, intercept = c.own[stripe], np.ascontiguousarray(c.intercept[:, stripe])
-    dtype, logits = own.dtype, c.logits(stripe)
-    site_of = site_rows(records, intercept)
-    loss, columns, ZR = 0.0, np.zeros(intercept.shape), np.zeros((records.p, own.size))
-    for s in _blocks_of(records.chunks, own.size, dtype.itemsize):
-        block = Block(records, s, dtype)
-        M = logits(block)
-        column, own_sum = np.zeros(intercept.shape, dtype), np.zeros(own.size, dtype)
-        loss += kernels.residual(
-            *(M, stripe.start, intercept, site_of[s], block.weight),
-            *(block.indptr, block.indices, own, column, own_sum),
-        )
-        columns += column
-        block.add_transpose_times(M, ZR)
-    return loss, ZR, columns
 
 
 def hessian_product(
@@ -318,7 +249,7 @@ def hessian_product(
     def work(chunks: Sequence[slice]) -> tuple[np.ndarray, np.ndarray]:
         ZQ, column = np.zeros((p, p)), np.zeros(p)
         zero = np.zeros(p)
-        for s in _blocks_of(chunks, p, 8):
+        for s in row_blocks(chunks, p, 8):
             block = Block(records, s, np.dtype(np.float64))
             M, Q = np.empty((block.rows, p)), np.empty((block.rows, p))
             probability = expit(block.times(S, zero, M) + offset[site_of[s]])
@@ -338,7 +269,9 @@ def logit_moments(
     records: Records, coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums over each site's records of sigmoid and sigmoid(1 - sigmoid), (sites, p) each."""
-    mean, variance = add_up(_moment_sums, records, Factored.of(coords, U, V, b))
+    c = Columns.of(records, coords, (U, V), b)
+    sums = moment_sums if c.summed else _moment_sums
+    mean, variance = add_up(sums, records, c if c.summed else c.phi)
     return mean, variance
 
 
@@ -349,7 +282,7 @@ def _moment_sums(records: Records, f: Factored, _: None) -> tuple:
 
     def work(chunks: Sequence[slice]) -> tuple:
         sums = np.zeros((2, *f.intercept.shape))
-        for s in _blocks_of(chunks, p, dtype.itemsize):
+        for s in row_blocks(chunks, p, dtype.itemsize):
             block = Block(records, s, dtype)
             A = block.times(f.S, f.offset, np.empty((block.rows, d), dtype=dtype))
             mean, variance = np.zeros((2, *f.intercept.shape), dtype=dtype)
@@ -376,7 +309,8 @@ def conditional(
     out = np.empty((records.n, features.size), dtype=U.dtype)
     site_of = site_rows(records, f.intercept)
     Z = records.csr(np.float32)
-    for s in _row_blocks(slice(0, records.n), max(features.size, U.shape[1]), U.dtype.itemsize):
+    width = max(features.size, U.shape[1])
+    for s in row_blocks([slice(0, records.n)], width, U.dtype.itemsize):
         block = Block(records, s, U.dtype)
         A = block.times(f.S, f.offset, np.empty((block.rows, U.shape[1]), dtype=U.dtype))
         present = Z[s][:, features].toarray()

@@ -113,20 +113,42 @@ def _compiled(**options: Any) -> Callable[[Callable], Callable]:
     return compiled
 
 
+# Rows are named by their number, not cut out: a slice counts its references, in which threads meet.
+
+
 @_compiled(fastmath=_FAST)
-def _sigmoid_row(row, b, w, column_sum):
-    """In place row <- w * sigmoid(row + b), added to column_sum; returns sum softplus(row + b)."""
-    zero = row.dtype.type(0)
-    one = row.dtype.type(1)
+def _sigmoid_row(M, i, b, s, w, column_sum):
+    """In place M_i <- w * sigmoid(M_i + b_s), added to column_sum_s; returns sum softplus."""
+    zero = M.dtype.type(0)
+    one = M.dtype.type(1)
     total = zero
-    for j in range(row.size):
-        m = row[j] + b[j]
+    for j in range(M.shape[1]):
+        m = M[i, j] + b[s, j]
         e = _exp(-abs(m))
         total += max(m, zero) + _log1p(e)
         r = w * ((one if m >= zero else e) / (one + e))
-        row[j] = r
-        column_sum[j] += r
+        M[i, j] = r
+        column_sum[s, j] += r
     return total
+
+
+@_compiled()
+def _residual_row(M, i, first, b, s, w, indices, begin, end, diagonal, column_sum):
+    """In place logits -> residuals of a record with the codes indices[begin:end]; its loss."""
+    width = M.shape[1]
+    present = 0.0
+    for k in range(begin, end):
+        j = indices[k] - first
+        if 0 <= j < width:
+            M[i, j] -= diagonal[j]
+            present += M[i, j] + b[s, j]
+    softplus = _sigmoid_row(M, i, b, s, w, column_sum)
+    for k in range(begin, end):
+        j = indices[k] - first
+        if 0 <= j < width:
+            M[i, j] -= w
+            column_sum[s, j] -= w
+    return w * (np.float64(softplus) - present)
 
 
 @_compiled(nogil=True)
@@ -141,47 +163,101 @@ def residual(M, first, b, site, weight, indptr, indices, diagonal, column_sum, p
     loss = 0.0
     width = M.shape[1]
     for i in range(M.shape[0]):
-        row = M[i]
-        s = site[i]
-        w = weight[i]
-        present = 0.0
-        for k in range(indptr[i], indptr[i + 1]):
+        begin, end = indptr[i], indptr[i + 1]
+        about = (first, b, site[i], weight[i], indices, begin, end, diagonal, column_sum)
+        loss += _residual_row(M, i, *about)
+        for k in range(begin, end):
             j = indices[k] - first
             if 0 <= j < width:
-                row[j] -= diagonal[j]
-                present += row[j] + b[s, j]
-        softplus = _sigmoid_row(row, b[s], w, column_sum[s])
-        loss += w * (np.float64(softplus) - present)
-        for k in range(indptr[i], indptr[i + 1]):
-            j = indices[k] - first
-            if 0 <= j < width:
-                row[j] -= w
-                column_sum[s, j] -= w
-                present_sum[j] += row[j]
+                present_sum[j] += M[i, j]
     return loss
 
 
 @_compiled(fastmath=_FAST)
-def _moments_row(row, b, w, mean, variance):
-    zero = row.dtype.type(0)
-    one = row.dtype.type(1)
-    for j in range(row.size):
-        m = row[j] + b[j]
+def _sigmoid_moments(M, i, b, s, w, mean, variance):
+    zero = M.dtype.type(0)
+    one = M.dtype.type(1)
+    for j in range(M.shape[1]):
+        m = M[i, j] + b[s, j]
         e = _exp(-abs(m))
         inverse = one / (one + e)
-        mean[j] += w * (inverse if m >= zero else e * inverse)
-        variance[j] += w * (e * inverse * inverse)
+        mean[s, j] += w * (inverse if m >= zero else e * inverse)
+        variance[s, j] += w * (e * inverse * inverse)
+
+
+@_compiled()
+def _moments_row(M, i, first, b, s, w, indices, begin, end, diagonal, mean, variance):
+    for k in range(begin, end):
+        j = indices[k] - first
+        if 0 <= j < M.shape[1]:
+            M[i, j] -= diagonal[j]
+    _sigmoid_moments(M, i, b, s, w, mean, variance)
 
 
 @_compiled(nogil=True)
 def moments(M, b, site, weight, indptr, indices, diagonal, mean, variance):
     """Add sigmoid and sigmoid * (1 - sigmoid) of each logit to mean, variance (sites, p)."""
     for i in range(M.shape[0]):
-        row = M[i]
-        s = site[i]
-        for k in range(indptr[i], indptr[i + 1]):
-            row[indices[k]] -= diagonal[indices[k]]
-        _moments_row(row, b[s], weight[i], mean[s], variance[s])
+        begin, end = indptr[i], indptr[i + 1]
+        about = (0, b, site[i], weight[i], indices, begin, end, diagonal, mean, variance)
+        _moments_row(M, i, *about)
+
+
+@_compiled(fastmath=_FAST)
+def _sum_of_rows(S, indices, begin, end, M):
+    """M_0 (width,) <- the sum of the rows indices[begin:end] of S, four at a time."""
+    width = S.shape[1]
+    for j in range(width):
+        M[0, j] = 0
+    k = begin
+    while k + 4 <= end:
+        r, s, t, u = indices[k], indices[k + 1], indices[k + 2], indices[k + 3]
+        for j in range(width):
+            M[0, j] += (S[r, j] + S[s, j]) + (S[t, j] + S[u, j])
+        k += 4
+    while k < end:
+        r = indices[k]
+        for j in range(width):
+            M[0, j] += S[r, j]
+        k += 1
+
+
+@_compiled(fastmath=_FAST)
+def _add_to_rows(M, indices, begin, end, out):
+    """Add M_0 (width,) to the rows indices[begin:end] of out."""
+    for k in range(begin, end):
+        r = indices[k]
+        for j in range(M.shape[1]):
+            out[r, j] += M[0, j]
+
+
+@_compiled(nogil=True)
+def derivative(S, first, b, site, weight, indptr, indices, diagonal, column_sum, ZR):
+    """Logits, residuals and their products with the records at once; returns the weighted loss.
+
+    S (p, width): what each code adds to the logits of the codes first .. first + width - 1.  Adds
+    the residuals R to column_sum (sites, width), and Z'R to ZR (p, width); see `residual`.
+    """
+    loss = 0.0
+    M = np.empty((1, S.shape[1]), S.dtype)
+    for i in range(indptr.size - 1):
+        begin, end = indptr[i], indptr[i + 1]
+        _sum_of_rows(S, indices, begin, end, M)
+        about = (first, b, site[i], weight[i], indices, begin, end, diagonal, column_sum)
+        loss += _residual_row(M, 0, *about)
+        _add_to_rows(M, indices, begin, end, ZR)
+    return loss
+
+
+@_compiled(nogil=True)
+def summed_moments(S, first, b, site, weight, indptr, indices, diagonal, mean, variance):
+    """`moments` of the logits that rows of S add up to, as in `derivative`."""
+    M = np.empty((1, S.shape[1]), S.dtype)
+    for i in range(indptr.size - 1):
+        begin, end = indptr[i], indptr[i + 1]
+        _sum_of_rows(S, indices, begin, end, M)
+        about = (first, b, site[i], weight[i], indices, begin, end, diagonal, mean, variance)
+        _moments_row(M, 0, *about)
 
 
 @_compiled(nogil=True, fastmath=_FAST)

@@ -47,6 +47,7 @@ from daniel.core.start import (
 )
 from daniel.core.surrogate import Anchor, Factors, Surrogate
 from daniel.core.synthetic import synthetic_records
+from daniel.core.threads import one_blas_thread
 
 Intercept = Literal["site", "shared", "tied"]
 
@@ -319,18 +320,19 @@ def _solved(
     """
     begin = np.array(BEGIN if chance.rare >= COMMON else 1.0, dtype=start.U.dtype)
     x = objective.pack(Factors(begin * start.U, begin * start.V, objective.prior))
-    solution = minimise_in_stages(
-        _parts(objective, rng, rough=rough),
-        objective,
-        x,
-        max_iter=options.max_iter,
-        tol=options.tol,
-        least=_least(options.tol, x.size, chance, objective.coords.p),
-        guess=objective.guess(),
-        rough=rough,
-        progress=options.progress,
-        keeper=None if rough else options.keeper,
-    )
+    with one_blas_thread():  # others would still spin when the next sweep begins
+        solution = minimise_in_stages(
+            _parts(objective, rng, rough=rough),
+            objective,
+            x,
+            max_iter=options.max_iter,
+            tol=options.tol,
+            least=_least(options.tol, x.size, chance, objective.coords.p),
+            guess=objective.guess(),
+            rough=rough,
+            progress=options.progress,
+            keeper=None if rough else options.keeper,
+        )
     f = objective.unpack(solution.x)
     b = f.b
     if b is None:  # tied: b_j = tie_j phi_jj

@@ -18,7 +18,6 @@ from daniel.core.coordinates import Coordinates
 from daniel.core.ising import full_sweep, sweep
 from daniel.core.records import Records
 from daniel.core.solve import Product
-from daniel.core.threads import one_blas_thread
 
 WEAK = 0.05  # of the mean curvature of columns: none is steered by rounding alone
 FLAT = 0.1  # curvature along the intercept of the rarest code
@@ -175,17 +174,15 @@ class Surrogate:
 
         def guess(x: np.ndarray) -> Product:
             V = self.unpack(x).V
-            with one_blas_thread():  # others would still spin when the next sweep begins
-                squares = (V.T @ V).astype(np.float64) + penalty
-                size = max(np.trace(squares) / d, 1e-6)
-                columns = np.linalg.inv(squares / size + WEAK * np.eye(d)).astype(x.dtype)
+            squares = (V.T @ V).astype(np.float64) + penalty
+            size = max(np.trace(squares) / d, 1e-6)
+            columns = np.linalg.inv(squares / size + WEAK * np.eye(d)).astype(x.dtype)
             row = rows.astype(x.dtype)
             free = np.resize(size * flatness, x.size - V.size).astype(x.dtype)
 
             def product(q: np.ndarray) -> np.ndarray:
                 body, tail = q[: V.size].reshape(p, d), q[V.size :]
-                with one_blas_thread():
-                    return np.concatenate([(row * (body @ columns)).ravel(), free * tail])
+                return np.concatenate([(row * (body @ columns)).ravel(), free * tail])
 
             return product
 

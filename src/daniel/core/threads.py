@@ -1,8 +1,9 @@
 """Blocks of rows over threads, with BLAS held to one thread inside each."""
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import cache
@@ -13,6 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from daniel.errors import ParameterError
 
+S = TypeVar("S")
 T = TypeVar("T")
 FEW_ROWS = 1_200  # of a matrix whose decomposition hardly gains by a second thread
 
@@ -99,6 +101,24 @@ def one_thread() -> Iterator[None]:
             yield
     finally:
         _alone.reset(token)
+
+
+def run_in_turn(work: Callable[[S], T], items: Sequence[S], at_once: int) -> Iterator[T]:
+    """``work(item)`` of each, in order, so many at once; one more may wait to be taken."""
+    if at_once == 1 or len(items) == 1:
+        yield from map(work, items)
+        return
+    waiting: deque[Future[T]] = deque()
+    with one_blas_thread():
+        try:
+            for item in items:
+                waiting.append(_pool().submit(work, item))
+                if len(waiting) > at_once:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            wait(waiting)  # they read what the caller may change
 
 
 def run_parts(work: Callable[[int], T], parts: int) -> Sequence[T]:
