@@ -295,6 +295,7 @@ densities = pytest.mark.parametrize("density", [0.01, 0.5], ids=["sparse", "dens
 def way(request, monkeypatch):
     """Logits as sums of rows of Phi, where records are sparse, or as products with factors."""
     monkeypatch.setattr(couplings, "CODES_PER_COLUMN", 1e9 if request.param == "sums" else 0.0)
+    monkeypatch.setattr(couplings, "CODES_AS_RECORDS", 0.0)
     return request.param
 
 
@@ -532,7 +533,7 @@ def sweep_peaks(n, p, rng):
 
 @pytest.mark.usefixtures("way")
 def test_no_array_of_records_by_codes(rng, monkeypatch):
-    n, p = 20_000, 500
+    n, p = 40_000, 500
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 20)
     on_threads(monkeypatch, 2)
     peaks = sweep_peaks(n, p, rng)

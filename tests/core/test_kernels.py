@@ -197,7 +197,8 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(monkeypatch):
 
 @dtypes
 @pytest.mark.parametrize("present", [0, 1, 3, 4, 11], ids=lambda k: f"{k} codes")
-def test_the_derivative_is_gather_residual_and_scatter_at_once(dtype, present, rng):
+@pytest.mark.parametrize("block", [1, 7, 30, 99])
+def test_the_derivative_is_gather_residual_and_scatter_at_once(dtype, present, block, rng):
     rows, p, first, width = 30, 40, 9, 17
     Z = np.zeros((rows, p))
     for row in Z:
@@ -216,7 +217,8 @@ def test_the_derivative_is_gather_residual_and_scatter_at_once(dtype, present, r
     kernels.scatter(indptr, indices, R, wanted)
     about = (S, first, b, site, weight, indptr, indices, own)
     close = {"rtol": 1e-12, "atol": 1e-12} if dtype == np.float64 else {"rtol": 1e-4, "atol": 1e-5}
-    np.testing.assert_allclose(kernels.derivative(*about, column, found), loss, rtol=close["rtol"])
+    told = kernels.derivative(*about, block, column, found)
+    np.testing.assert_allclose(told, loss, rtol=close["rtol"])
     np.testing.assert_allclose(column, wanted_column, **close)
     np.testing.assert_allclose(found - 1, wanted, **close)  # what was there stays
 

@@ -8,7 +8,7 @@ are shared among threads, and beside them no (p, p) array is needed.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from functools import partial
 
 import numpy as np
 
@@ -18,24 +18,25 @@ from daniel.core.coordinates import Coordinates
 from daniel.core.records import DENSE_ABOVE, Records, split
 from daniel.core.threads import n_threads, run_in_turn
 
-STRIPE = 512  # codes of one stripe at most
-LANES = 32  # numbers that a compiled loop takes at once: others are taken one by one
+STRIPE = 640  # codes of one stripe at most: wide enough for the processor to read ahead
 WIDE = 1024  # the same where logits are products of factors
-STRIPES = 4  # their number is a multiple of it, to share among threads
-STRIPES_BYTES = 1 << 30  # of all that are made at once, if they are more than two
+LANES = 32  # numbers that a compiled loop takes at once: others are taken one by one
+STRIPES = 2  # their number is a multiple of it, to share among threads
+CACHED = 1 << 20  # bytes of residuals that are read again soon
+AT_ONCE = 1 << 30  # bytes of all that are made at once, if they are more than two
 CODES_PER_COLUMN = 0.2  # present codes that cost as much as a column of the factors
+CODES_AS_RECORDS = 5.0  # a code's own work, on rows of Phi and the derivative, in that of records
 
-T = TypeVar("T")
 Phi = np.ndarray | tuple[np.ndarray, np.ndarray]
 
 
-def pays(records: Records, d: float) -> bool:
+def pays(records: Records, d: float = np.inf) -> bool:
     """Whether sums through Phi cost less than products with factors of d columns.
 
     Phi itself is such a product, of its codes instead of the records.
     """
     present = records.density * records.p
-    spared = d * (1 - records.p / max(records.n, 1))
+    spared = d * (1 - CODES_AS_RECORDS * records.p / max(records.n, 1))
     return records.density <= DENSE_ABOVE and present < CODES_PER_COLUMN * spared
 
 
@@ -55,15 +56,22 @@ class Columns:
     stripes: tuple[slice, ...]
 
     @classmethod
-    def of(cls, records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | None) -> "Columns":
+    def of(
+        cls,
+        records: Records,
+        coords: Coordinates,
+        phi: Phi,
+        b: np.ndarray | None,
+        *,
+        summed: bool,
+    ) -> "Columns":
+        stripes = _stripes(records, STRIPE if summed else WIDE)
         if isinstance(phi, tuple):
             f = Factored.of(coords, *phi, b)
-            summed = pays(records, f.S.shape[1])
-            return cls(coords, f, f.own, f.intercept, summed, _stripes(records, summed))
+            return cls(coords, f, f.own, f.intercept, summed, stripes)
         own, intercept = own_and_intercept(coords, np.diag(phi), b)
         own, intercept = own.astype(phi.dtype), intercept.astype(phi.dtype)
-        summed = pays(records, np.inf)
-        return cls(coords, phi, own, intercept, summed, _stripes(records, summed))
+        return cls(coords, phi, own, intercept, summed, stripes)
 
     def weights(self, stripe: slice) -> tuple[np.ndarray, np.ndarray]:
         """S (p, codes), offset (codes,): the logits are ``Z S + offset``, intercepts left out."""
@@ -85,40 +93,100 @@ class Columns:
         return lambda k: k.times(S, offset, np.empty((k.rows, S.shape[1]), dtype))
 
 
-def _stripes(records: Records, summed: bool) -> tuple[slice, ...]:
+def _stripes(records: Records, width: int) -> tuple[slice, ...]:
     p, several = records.p, STRIPES if len(records.chunks) > 1 else 1
-    count = several * -(-p // (several * (STRIPE if summed else WIDE)))
+    count = several * -(-p // (several * width))
     units = split(slice(0, -(-p // LANES)), count)
     return tuple(slice(s.start * LANES, min(p, s.stop * LANES)) for s in units if s.stop > s.start)
 
 
-def each_stripe(work: Callable[[slice], T], codes: Sequence[slice], p: int) -> Iterator[T]:
-    """``work(stripe)`` of each in turn, so many at once as threads."""
-    widest = max((some.stop - some.start for some in codes), default=1)
-    return run_in_turn(work, codes, min(n_threads(), max(2, STRIPES_BYTES // (16 * p * widest))))
+@dataclass(frozen=True)
+class _Task:
+    """A stripe of columns over a piece of the records; `last`: it is the last piece."""
+
+    stripe: slice
+    S: np.ndarray
+    b: np.ndarray
+    chunks: Sequence[slice]
+    last: bool
+
+
+def _tasks(records: Records, c: Columns, stripes: Sequence[slice]) -> Iterator[_Task]:
+    """As many as threads, or more: their sums in float64 are of few numbers, and next to exact."""
+    chunks = records.chunks
+    pieces = split(slice(0, len(chunks)), min(-(-n_threads() // len(stripes)), len(chunks)))
+    for stripe in stripes:
+        S, offset = c.weights(stripe)
+        b = c.intercept[:, stripe] + offset
+        for piece in pieces:
+            yield _Task(stripe, S, b, chunks[piece], piece is pieces[-1])
+
+
+def _summed(
+    work: Callable[[_Task], tuple], records: Records, c: Columns, stripes: Sequence[slice]
+) -> Iterator[tuple]:
+    """For each stripe in turn what `work` says of its tasks, added up in order."""
+    sums: tuple = ()
+    tasks = _tasks(records, c, stripes)
+    for last, more in run_in_turn(lambda t: (t.last, work(t)), tasks, _at_once(records, stripes)):
+        sums = tuple(a + b for a, b in zip(sums, more, strict=True)) if sums else more
+        if last:
+            yield sums
+            sums = ()
+
+
+def _at_once(records: Records, stripes: Sequence[slice]) -> int:
+    widest = max(stripe.stop - stripe.start for stripe in stripes)
+    return min(n_threads(), max(2, AT_ONCE // (16 * records.p * widest)))
+
+
+def sums_of_stripes(records: Records, c: Columns, stripes: Sequence[slice]) -> Iterator[tuple]:
+    """`stripe_sums` of each in turn, so many at once as threads."""
+    if c.summed:
+        return _summed(partial(_derivative, records, c), records, c, stripes)
+    by_blocks = partial(_sums_by_blocks, records, c)
+    return run_in_turn(by_blocks, stripes, _at_once(records, stripes))
 
 
 def stripe_sums(records: Records, c: Columns, stripe: slice) -> tuple:
     """Loss of the stripe's codes, Z'R (p, codes), and sums of R over each site (sites, codes)."""
-    if not c.summed:
-        return _sums_by_blocks(records, c, stripe)
-    own, intercept = c.own[stripe], c.intercept[:, stripe]
-    S, offset = c.weights(stripe)
-    b = intercept + offset
-    site_of, dtype = site_rows(records, intercept), own.dtype
+    (sums,) = sums_of_stripes(records, c, [stripe])
+    return sums
+
+
+def _derivative(records: Records, c: Columns, task: _Task) -> tuple:
+    S, b, own = task.S, task.b, c.own[task.stripe]
     loss, columns, ZR = 0.0, np.zeros(b.shape), np.zeros(S.shape)
-    part = np.empty_like(S)
-    for rows in records.chunks:
+    part = np.empty_like(S)  # of a chunk, in the working precision
+    block = max(16, CACHED // (S.shape[1] * S.itemsize))
+    for rows in task.chunks:
         part[:] = 0
-        column = np.zeros(b.shape, dtype)
-        indptr, weight = records.indptr[rows.start : rows.stop + 1], records.weight[rows]
+        column = np.zeros_like(b)
         loss += kernels.derivative(
-            *(S, stripe.start, b, site_of[rows], weight.astype(dtype)),
-            *(indptr, records.indices, own, column, part),
+            *(S, task.stripe.start, b, *_about(records, rows, b)), own, block, column, part
         )
         columns += column
         ZR += part
     return loss, ZR, columns
+
+
+def _moments(records: Records, c: Columns, task: _Task) -> tuple:
+    S, b, own = task.S, task.b, c.own[task.stripe]
+    sums = np.zeros((2, *b.shape))
+    for rows in task.chunks:
+        mean, variance = np.zeros((2, *b.shape), b.dtype)
+        kernels.summed_moments(
+            *(S, task.stripe.start, b, *_about(records, rows, b)), own, mean, variance
+        )
+        sums += mean, variance
+    return (sums,)
+
+
+def _about(records: Records, rows: slice, b: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Site, weight, indptr and indices of some records, for the kernels."""
+    site = records.site[rows] if b.shape[0] > 1 else np.zeros(rows.stop - rows.start, np.int32)
+    indptr = records.indptr[rows.start : rows.stop + 1]
+    return site, records.weight[rows].astype(b.dtype), indptr, records.indices
 
 
 def _sums_by_blocks(records: Records, c: Columns, stripe: slice) -> tuple:
@@ -146,13 +214,14 @@ def sweep_sums(records: Records, c: Columns, _: None) -> tuple:
     assert isinstance(f, Factored)
     S, Vg = f.S.astype(np.float64), f.Vg.astype(np.float64)
 
-    def work(stripe: slice) -> tuple:
-        loss, ZR, columns = stripe_sums(records, c, stripe)
+    def work(task: _Task) -> tuple:
+        loss, ZR, columns = _derivative(records, c, task)
         RA = ZR.T @ S + np.outer(columns.sum(axis=0), f.offset)
-        return loss, ZR @ Vg[stripe], RA, columns, np.diagonal(ZR, -stripe.start).copy()
+        present = np.diagonal(ZR, -task.stripe.start).copy()
+        return loss, ZR @ Vg[task.stripe], RA, columns, present
 
     loss, ZQ, of_stripes = 0.0, np.zeros(f.S.shape), []
-    for more, product, *others in each_stripe(work, c.stripes, records.p):
+    for more, product, *others in _summed(work, records, c, c.stripes):
         loss += more
         ZQ += product
         of_stripes.append(others)
@@ -162,21 +231,6 @@ def sweep_sums(records: Records, c: Columns, _: None) -> tuple:
 
 def moment_sums(records: Records, c: Columns, _: None) -> tuple:
     """Sums over each site's records of sigmoid and sigmoid(1 - sigmoid), (sites, p) each."""
-    site_of, dtype = site_rows(records, c.intercept), c.own.dtype
-
-    def work(stripe: slice) -> np.ndarray:
-        S, offset = c.weights(stripe)
-        b = c.intercept[:, stripe] + offset
-        sums = np.zeros((2, *b.shape))
-        for rows in records.chunks:
-            mean, variance = np.zeros((2, *b.shape), dtype)
-            indptr, weight = records.indptr[rows.start : rows.stop + 1], records.weight[rows]
-            kernels.summed_moments(
-                *(S, stripe.start, b, site_of[rows], weight.astype(dtype)),
-                *(indptr, records.indices, c.own[stripe], mean, variance),
-            )
-            sums += mean, variance
-        return sums
-
-    mean, variance = np.concatenate([*each_stripe(work, c.stripes, records.p)], axis=2)
+    sums = _summed(partial(_moments, records, c), records, c, c.stripes)
+    mean, variance = np.concatenate([both for (both,) in sums], axis=2)
     return mean, variance

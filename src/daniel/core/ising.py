@@ -10,7 +10,6 @@ paper's W (eq. B_star) is the derivative for a symmetric Theta: ``W = G + G'`` o
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -22,10 +21,10 @@ from daniel.core.coordinates import Coordinates
 from daniel.core.couplings import (
     Columns,
     Phi,
-    each_stripe,
     moment_sums,
     pays,
     stripe_sums,
+    sums_of_stripes,
     sweep_sums,
 )
 from daniel.core.place import add_up, elsewhere
@@ -114,7 +113,8 @@ def sweep(
     dtype = U.dtype
     f = Factored.of(coords, U, V, b)
     if pays(records, U.shape[1]):
-        sums = add_up(sweep_sums, records, Columns.of(records, coords, (U, V), b))
+        c = Columns.of(records, coords, (U, V), b, summed=True)
+        sums = add_up(sweep_sums, records, c)
     else:
         sums = add_up(_sweep_sums, records, f)
     loss, ZQ, RA, columns, present = sums
@@ -211,11 +211,11 @@ def stripes(
     records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | None
 ) -> Iterator[Stripe]:
     """The columns of the free derivative from the first to the last, so many at once as threads."""
-    c = Columns.of(records, coords, phi, b)
+    c = Columns.of(records, coords, phi, b, summed=pays(records))
     total, codes = records.total, c.stripes
     place = elsewhere(records)
     if place is None:
-        all_sums = each_stripe(partial(stripe_sums, records, c), codes, coords.p)
+        all_sums = sums_of_stripes(records, c, codes)
     else:
         all_sums = place.sums(stripe_sums, records, c, codes)
     for some, (loss, G, columns) in zip(codes, all_sums, strict=True):
@@ -269,9 +269,11 @@ def logit_moments(
     records: Records, coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums over each site's records of sigmoid and sigmoid(1 - sigmoid), (sites, p) each."""
-    c = Columns.of(records, coords, (U, V), b)
-    sums = moment_sums if c.summed else _moment_sums
-    mean, variance = add_up(sums, records, c if c.summed else c.phi)
+    if pays(records, U.shape[1]):
+        c = Columns.of(records, coords, (U, V), b, summed=True)
+        mean, variance = add_up(moment_sums, records, c)
+    else:
+        mean, variance = add_up(_moment_sums, records, Factored.of(coords, U, V, b))
     return mean, variance
 
 

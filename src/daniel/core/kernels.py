@@ -204,48 +204,71 @@ def moments(M, b, site, weight, indptr, indices, diagonal, mean, variance):
 
 
 @_compiled(fastmath=_FAST)
-def _sum_of_rows(S, indices, begin, end, M):
-    """M_0 (width,) <- the sum of the rows indices[begin:end] of S, four at a time."""
+def _add_rows(S, indices, begin, end, out, i):
+    """out_i += the rows indices[begin:end] of S, four at a time."""
     width = S.shape[1]
-    for j in range(width):
-        M[0, j] = 0
     k = begin
     while k + 4 <= end:
         r, s, t, u = indices[k], indices[k + 1], indices[k + 2], indices[k + 3]
         for j in range(width):
-            M[0, j] += (S[r, j] + S[s, j]) + (S[t, j] + S[u, j])
+            out[i, j] += (S[r, j] + S[s, j]) + (S[t, j] + S[u, j])
         k += 4
     while k < end:
         r = indices[k]
         for j in range(width):
-            M[0, j] += S[r, j]
+            out[i, j] += S[r, j]
         k += 1
 
 
-@_compiled(fastmath=_FAST)
-def _add_to_rows(M, indices, begin, end, out):
-    """Add M_0 (width,) to the rows indices[begin:end] of out."""
-    for k in range(begin, end):
-        r = indices[k]
+@_compiled()
+def _logits(S, indptr, indices, first, last, M):
+    """M (rows, width) <- Z S of the records first .. last - 1."""
+    for i in range(last - first):
         for j in range(M.shape[1]):
-            out[r, j] += M[0, j]
+            M[i, j] = 0
+        _add_rows(S, indices, indptr[first + i], indptr[first + i + 1], M, i)
+
+
+@_compiled()
+def _transpose(indptr, indices, first, last, begin, rows):
+    """Which of the records first .. last - 1 have code r: rows[begin[r] : begin[r + 1]]."""
+    p = begin.size - 2
+    begin[:] = 0
+    for k in range(indptr[first], indptr[last]):
+        begin[indices[k] + 2] += 1
+    for r in range(p):
+        begin[r + 2] += begin[r + 1]
+    for i in range(last - first):
+        for k in range(indptr[first + i], indptr[first + i + 1]):
+            r = indices[k] + 1
+            rows[begin[r]] = i
+            begin[r] += 1
 
 
 @_compiled(nogil=True)
-def derivative(S, first, b, site, weight, indptr, indices, diagonal, column_sum, ZR):
+def derivative(S, first, b, site, weight, indptr, indices, diagonal, block, column_sum, ZR):
     """Logits, residuals and their products with the records at once; returns the weighted loss.
 
     S (p, width): what each code adds to the logits of the codes first .. first + width - 1.  Adds
     the residuals R to column_sum (sites, width), and Z'R to ZR (p, width); see `residual`.
+
+    So many records make a `block`: each sums the rows of S of its codes, and then each code sums
+    the residuals of its records, which are still in the cache.
     """
     loss = 0.0
-    M = np.empty((1, S.shape[1]), S.dtype)
-    for i in range(indptr.size - 1):
-        begin, end = indptr[i], indptr[i + 1]
-        _sum_of_rows(S, indices, begin, end, M)
-        about = (first, b, site[i], weight[i], indices, begin, end, diagonal, column_sum)
-        loss += _residual_row(M, 0, *about)
-        _add_to_rows(M, indices, begin, end, ZR)
+    n, p = indptr.size - 1, S.shape[0]
+    M = np.empty((min(block, n), S.shape[1]), S.dtype)
+    begin = np.empty(p + 2, np.int64)
+    for start in range(0, n, block):
+        stop = min(start + block, n)
+        _logits(S, indptr, indices, start, stop, M)
+        for i in range(start, stop):
+            about = (site[i], weight[i], indices, indptr[i], indptr[i + 1], diagonal, column_sum)
+            loss += _residual_row(M, i - start, first, b, *about)
+        rows = np.empty(indptr[stop] - indptr[start], np.int32)
+        _transpose(indptr, indices, start, stop, begin, rows)
+        for r in range(p):
+            _add_rows(M, rows, begin[r], begin[r + 1], ZR, r)
     return loss
 
 
@@ -254,10 +277,9 @@ def summed_moments(S, first, b, site, weight, indptr, indices, diagonal, mean, v
     """`moments` of the logits that rows of S add up to, as in `derivative`."""
     M = np.empty((1, S.shape[1]), S.dtype)
     for i in range(indptr.size - 1):
-        begin, end = indptr[i], indptr[i + 1]
-        _sum_of_rows(S, indices, begin, end, M)
-        about = (first, b, site[i], weight[i], indices, begin, end, diagonal, mean, variance)
-        _moments_row(M, 0, *about)
+        _logits(S, indptr, indices, i, i + 1, M)
+        about = (site[i], weight[i], indices, indptr[i], indptr[i + 1], diagonal)
+        _moments_row(M, 0, first, b, *about, mean, variance)
 
 
 @_compiled(nogil=True, fastmath=_FAST)

@@ -22,6 +22,7 @@ RELIEF = 0.3  # of what Gaussian noise would allow: one-shot fits need some pena
 LEAST = 0.7  # penalty of clear signals in Gaussian noise, in units of the noise level
 FIRM = 1.0  # penalty where codes are rare and records uneven
 CROWDED = (10.0, 20.0)  # records per code up to which the noise outweighs what a component may hold
+TINY = 1e-9  # of a gap between eigenvalues
 FREE_DIAGONAL = 1.25  # the fit's diagonal is free and takes in noise that the estimate leaves out
 
 
@@ -163,17 +164,17 @@ def least_risk(values: np.ndarray | None, noise: float) -> float:
     if values is None or noise == 0:
         return 0.0
     y = values / noise
-    gap = np.subtract.outer(y, y)
-    np.fill_diagonal(gap, 1)
-    gap[np.abs(gap) < 1e-9] = 1e-9
     factors = np.arange(0.4, 1.3, 0.05)
-    risks = [_risk(y, gap, factor) for factor in factors]
-    return float(factors[int(np.argmin(risks))])
+    return float(factors[int(np.argmin([_risk(y, factor) for factor in factors]))])
 
 
-def _risk(y: np.ndarray, gap: np.ndarray, threshold: float) -> float:
-    """Stein's estimate for eigenvalues in units of the noise, where 4 sigma^2 = 1/p."""
-    f = np.maximum(y - threshold, 0)
-    slopes = np.subtract.outer(f, f) / gap
-    spread = np.count_nonzero(f) + slopes.sum() / 2
-    return float(((f - y) ** 2).sum() + spread / y.size)
+def _risk(y: np.ndarray, threshold: float) -> float:
+    """Stein's estimate for eigenvalues in units of the noise, where 4 sigma^2 = 1/p.
+
+    Of two eigenvalues above the threshold the slope is 1, of two below it is 0.
+    """
+    above, below = y[y > threshold], y[y <= threshold]
+    f = above - threshold
+    slopes = f[:, None] / np.maximum(np.subtract.outer(above, below), TINY)
+    spread = f.size * (f.size + 1) / 2 + slopes.sum()
+    return float(f.size * threshold**2 + (below**2).sum() + spread / y.size)

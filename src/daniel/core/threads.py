@@ -2,7 +2,7 @@
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
@@ -103,9 +103,9 @@ def one_thread() -> Iterator[None]:
         _alone.reset(token)
 
 
-def run_in_turn(work: Callable[[S], T], items: Sequence[S], at_once: int) -> Iterator[T]:
+def run_in_turn(work: Callable[[S], T], items: Iterable[S], at_once: int) -> Iterator[T]:
     """``work(item)`` of each, in order, so many at once; one more may wait to be taken."""
-    if at_once == 1 or len(items) == 1:
+    if at_once == 1:
         yield from map(work, items)
         return
     waiting: deque[Future[T]] = deque()
