@@ -4,8 +4,10 @@
 
 Five things are timed at each point, one size varied at a time:
 
-sweep       one gradient of a factored fit: three GEMMs, 6 n p d flops, and n p logistic functions
-pass        one Newton step of a site's intercepts: 2 n p d flops and n p logistic functions
+sweep       one gradient of a factored fit: n p logistic functions, and the logits and residuals as
+            sums over the codes of each record, with 6 p^2 d flops for Phi and its derivative in
+            the factors; or three products of 6 n p d flops, where records have many codes
+pass        one Newton step of a site's intercepts: logits and n p logistic functions
 derivative  a site's derivative (p, p) at its intercepts: the same, the residuals of each row added
             up at each of its present codes (dense records would need 2 n p^2 flops for that), and
             the (p, p) array, filled and made symmetric
@@ -15,9 +17,10 @@ exchange    start, two answers and finish with at most STEPS iterations each
 Records have CODES_PER_RECORD codes whatever p is, as in practice.  The site that answers has other
 prevalences than the hub: it lacks some records of each code.  How many passes it takes is counted
 at each point, at one of very many records (there most are on a part), and after a start at
-independence.  The cost model of docs/scale.md is fitted to the first three: seconds for each flop,
-each entry of the residual (n, p), and each of the derivative (p, p); an answer is the counted
-passes and a derivative.  `benchmarks.page_commands` holds it against whole commands.
+independence.  The cost model of docs/scale.md is fitted to the first three: seconds for each flop
+of products with records or with Phi, each entry of the residual (n, p), whose additions are as many
+at every size here, and each of the derivative (p, p); an answer is the counted passes and a
+derivative.  `benchmarks.page_commands` holds it against whole commands.
 Seconds on a shared machine say little: run it when the machine is idle.
 """
 
@@ -57,11 +60,13 @@ Work = dict[str, Callable[[float, float, float], float]]
 MODEL: dict[str, Work] = {
     "sweep": {
         "flop of the three products, 6npd": lambda n, p, d: 6 * n * p * d,
-        "entry of the residual, np": lambda n, p, d: n * p,
+        "entry of the residual and its sums, np": lambda n, p, d: n * p,
+        "flop of Phi and its derivative, 6p²d": lambda n, p, d: 6 * p * p * d,
     },
     "pass": {
         "flop of the logits, 2npd": lambda n, p, d: 2 * n * p * d,
         "entry of the moments, np": lambda n, p, d: n * p,
+        "flop of Phi, 2p²d": lambda n, p, d: 2 * p * p * d,
     },
     "derivative": {
         "flop of the logits, 2npd": lambda n, p, d: 2 * n * p * d,

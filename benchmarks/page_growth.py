@@ -27,9 +27,10 @@ records and count as that part ({n:,} records, {p:,} codes, rank {d}; many more 
 intercepts that are surer, and may take one pass more); {independence:.2f} after a start at
 independence. The answers of the points differ from this by at most {worst:.0%}."""
 EXPECTED = {"n": (0.9, 1.1), "p": (1.0, 2.0), "d": (0.85, 1.15)}
-WHY = """Not all of the work grows with each size: an answer ends in products with the present codes
-of its records, as many at every p and whatever the rank, and an exchange has spectra at both ends,
-whatever the records and the rank."""
+WHY = """An exponent below what was asked is less time at large sizes. Logits and residuals of
+sparse records are sums over their few codes, whatever the rank: it enters through Phi alone,
+which is made once for all records. An exchange also has spectra at both ends, whatever the records
+and the rank."""
 PLAN = """What the cost model says of {sites} sites of {records:,} records each, on machines like
 this one. It is an extrapolation of the measurements above, not a measurement. *Site*: one answer,
 {site}. *Hub*: {hub}. *Answers*: all that the hub receives, in 32-bit

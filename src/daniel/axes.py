@@ -10,7 +10,7 @@ import numpy as np
 from daniel.core.threads import decomposing
 
 STEPS = 100
-TOLERANCE = 1e-6  # relative growth of the criterion in one step at which it has converged
+TOLERANCE = 1e-5  # relative growth of the criterion in one step at which it has converged
 
 
 def simple_axes(U: np.ndarray) -> np.ndarray:
@@ -38,9 +38,16 @@ def varimax(L: np.ndarray) -> np.ndarray:
         for _ in range(STEPS):
             B = L @ R
             square = B * B
-            left, value, right = np.linalg.svd(L.T @ (B * (square - square.sum(axis=0) / p)))
-            R = left @ right
-            if value.sum() < reached * (1 + TOLERANCE):
+            R, criterion = _nearest_rotation(L.T @ (B * (square - square.sum(axis=0) / p)))
+            if criterion < reached * (1 + TOLERANCE):
                 break
-            reached = value.sum()
-    return R
+            reached = criterion
+        left, _, right = np.linalg.svd(R)  # orthogonal to the last digit
+    return left @ right
+
+
+def _nearest_rotation(M: np.ndarray) -> tuple[np.ndarray, float]:
+    """M (M'M)^(-1/2), and the sum of M's singular values; several times faster than by an SVD."""
+    square, vector = np.linalg.eigh(M.T @ M)
+    size = np.sqrt(np.maximum(square, np.finfo(float).eps * max(float(square[-1]), 1e-300)))
+    return M @ (vector / size) @ vector.T, float(size.sum())

@@ -24,7 +24,7 @@ def cliques(rng, n, p):
 def test_relations_want_a_soft_penalty_and_cliques_a_firm_one():
     rng = np.random.default_rng(0)
     assert firmness(records_from(latent(rng, 8000, 200)), rng) < 0.3
-    assert firmness(records_from(cliques(rng, 6000, 200)), rng) == 1
+    assert firmness(records_from(cliques(rng, 6000, 200)), rng) > 0.9
 
 
 def test_too_few_links_count_as_firm(rng):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from daniel.core.noise import least_risk, penalty_factor, relief
-from daniel.core.spectrum import Spectrum
+from daniel.core.spectrum import Spectrum, leading_eigenpairs
 from daniel.core.start import spectral_start
 from daniel.core.threads import decomposing
 
@@ -205,7 +205,7 @@ def coupled(U: np.ndarray, signs: np.ndarray, also: np.ndarray, d: int | None = 
 
 def _leading(matrix: np.ndarray, d: int, power: float) -> np.ndarray:
     """(p, d) leading eigenvectors times their eigenvalues, if positive, to the power."""
-    value, vector = Spectrum(matrix).ends(d, "LA")
+    value, vector = leading_eigenpairs(matrix, d)
     vector = vector * np.sign(vector[np.abs(vector).argmax(axis=0), np.arange(value.size)])
     return np.ascontiguousarray(vector * np.maximum(value, 0) ** power, dtype=matrix.dtype)
 

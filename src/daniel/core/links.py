@@ -6,6 +6,7 @@ records do: components of one half of the records either bring together the code
 in the other half, or they do not.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +17,7 @@ from daniel.core.coordinates import natural_coordinates
 from daniel.core.noise import FIRM, LEAST, noise_level
 from daniel.core.records import Records
 from daniel.core.start import correlation
-from daniel.core.threads import decomposing
+from daniel.core.threads import n_threads, run_in_turn
 
 MOST_CODES = 2_200  # of more, so many are drawn: the eigenvectors cost their number to the third
 MOST_RECORDS = 100_000  # of more that are distinct, so many are drawn
@@ -41,9 +42,8 @@ def firmness(records: Records, rng: np.random.Generator) -> float:
     parts = [replace(records, weight=half), replace(records, weight=records.weight - half)]
     if min(part.total for part in parts) < 1:
         return 1.0
-    found = np.concatenate(
-        [_gains(own, _links(other, rng), rng) for own, other in (parts, parts[::-1])]
-    )
+    halves = zip((parts, parts[::-1]), rng.spawn(2), strict=True)
+    found = np.concatenate([*run_in_turn(_gains, halves, n_threads())])
     if found.size == 0:
         return 1.0
     error = found.std(ddof=1) / np.sqrt(found.size)
@@ -76,19 +76,21 @@ def _links(records: Records, rng: np.random.Generator) -> np.ndarray:
     return np.array([together.row[found], together.col[found]])
 
 
-def _gains(records: Records, links: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _gains(half: tuple[Sequence[Records], np.random.Generator]) -> np.ndarray:
     """(GROUPS,) by how much the firm penalty tells links better from the same codes in new pairs.
 
-    In areas under the ROC curve, of cosines of the soft-thresholded components.
+    half: records, others whose links are told, and a generator.  In areas under the ROC curve, of
+    cosines of the soft-thresholded components.
     """
+    (records, others), rng = half
+    links = _links(others, rng)
     if links.shape[1] < FEWEST_LINKS:
         return np.zeros(0)
     counts, total = records.counts(), records.total
     coords = natural_coordinates(counts, total)
     noise = noise_level(counts, total, coords.scale, rng, draws=1)
     matrix = correlation(records, coords).astype(np.float32)
-    with decomposing(records.p):
-        value, vector = eigh(matrix, subset_by_value=(LEAST * noise, np.inf), overwrite_a=True)
+    value, vector = eigh(matrix, subset_by_value=(LEAST * noise, np.inf), overwrite_a=True)
     first, second = links[:, rng.permutation(links.shape[1])]
     other = rng.permutation(second)
     areas = []

@@ -7,6 +7,7 @@ relief           what of it clear components are spared
 """
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +15,7 @@ from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
 from daniel.core.coordinates import smoothed_mean
 from daniel.core.records import DENSE_ABOVE
+from daniel.core.threads import n_threads, run_in_turn
 
 DENSE_CODES = 300  # at most so many, and so often present, are drawn as a dense array
 DENSE_ROWS = 100
@@ -43,7 +45,8 @@ def noise_level(
     dense = kept.sum() <= DENSE_CODES and whole[kept].sum() > DENSE_ABOVE * n * kept.sum()
     norm = _dense_norm if dense else _permuted_norm
     draws = 1 if whole[kept].sum() > MANY_PRESENT else draws
-    return float(np.mean([norm(whole[kept], n, scale[kept], rng) for _ in range(draws)]))
+    norm_of = partial(norm, whole[kept], n, scale[kept])
+    return float(np.mean([*run_in_turn(norm_of, rng.spawn(draws), n_threads())]))
 
 
 def _dense_norm(counts: np.ndarray, n: int, scale: np.ndarray, rng: np.random.Generator) -> float:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import cache
+from functools import cache, partial
 from threading import Lock
 from typing import TypeVar
 
@@ -103,6 +103,15 @@ def one_thread() -> Iterator[None]:
         _alone.reset(token)
 
 
+def _alone_at(work: Callable[[S], T], item: S) -> T:
+    """``work(item)`` on this thread of the pool: to wait there for others would be for ever."""
+    token = _alone.set(True)
+    try:
+        return work(item)
+    finally:
+        _alone.reset(token)
+
+
 def run_in_turn(work: Callable[[S], T], items: Iterable[S], at_once: int) -> Iterator[T]:
     """``work(item)`` of each, in order, so many at once; one more may wait to be taken."""
     if at_once == 1:
@@ -112,7 +121,7 @@ def run_in_turn(work: Callable[[S], T], items: Iterable[S], at_once: int) -> Ite
     with one_blas_thread():
         try:
             for item in items:
-                waiting.append(_pool().submit(work, item))
+                waiting.append(_pool().submit(_alone_at, work, item))
                 if len(waiting) > at_once:
                     yield waiting.popleft().result()
             while waiting:
@@ -126,4 +135,4 @@ def run_parts(work: Callable[[int], T], parts: int) -> Sequence[T]:
     if parts == 1:
         return [work(0)]
     with one_blas_thread():
-        return list(_pool().map(work, range(parts)))
+        return list(_pool().map(partial(_alone_at, work), range(parts)))
