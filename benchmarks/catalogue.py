@@ -95,10 +95,10 @@ def _convex(**options: Any) -> dict[str, Entry]:
 
 
 METHODS: dict[str, Entry] = {
-    "daniel-pooled": _entry("daniel_pooled", OURS["pooled"], edition=2),
-    "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay", edition=2),
-    "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub", edition=2),
-    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 3),
+    "daniel-pooled": _entry("daniel_pooled", OURS["pooled"], edition=3),
+    "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay", edition=3),
+    "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub", edition=3),
+    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 4),
     **_each("correlation", "d", MANY, "correlation SVT", "pooled", False),
     **_each("ppmi", "d", MANY, "PPMI-SVD", "pooled", False),
     **_each("ppmi-tuned", "d", (50, 200), "PPMI-SVD, options tuned", "pooled", False),
@@ -114,7 +114,7 @@ METHODS: dict[str, Entry] = {
     **_convex(step=LONG_STEP),
     **{
         f"fedavg-{rounds}x{steps}": _entry(
-            "fedavg", FEDAVG, "stay", edition=3, rounds=rounds, local_steps=steps
+            "fedavg", FEDAVG, "stay", edition=4, rounds=rounds, local_steps=steps
         )
         for rounds in ROUNDS
         for steps in LOCAL_STEPS

@@ -134,21 +134,23 @@ def _sigmoid_row(M, i, b, s, w, column_sum):
 
 @_compiled()
 def _residual_row(M, i, first, b, s, w, indices, begin, end, diagonal, column_sum):
-    """In place logits -> residuals of a record with the codes indices[begin:end]; its loss."""
+    """In place logits -> residuals of a record with the codes indices[begin:end]; its loss.
+
+    Of present codes the sign is turned: their loss is softplus(-m), their residual -sigmoid(-m),
+    and neither is the small difference of large numbers.
+    """
     width = M.shape[1]
-    present = 0.0
     for k in range(begin, end):
         j = indices[k] - first
         if 0 <= j < width:
-            M[i, j] -= diagonal[j]
-            present += M[i, j] + b[s, j]
+            M[i, j] = diagonal[j] - M[i, j] - 2 * b[s, j]
     softplus = _sigmoid_row(M, i, b, s, w, column_sum)
     for k in range(begin, end):
         j = indices[k] - first
         if 0 <= j < width:
-            M[i, j] -= w
-            column_sum[s, j] -= w
-    return w * (np.float64(softplus) - present)
+            column_sum[s, j] -= 2 * M[i, j]
+            M[i, j] = -M[i, j]
+    return np.float64(w) * softplus
 
 
 @_compiled(nogil=True)
