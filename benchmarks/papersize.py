@@ -48,6 +48,7 @@ OUT = PROJECT_ROOT / "results" / "papersize.json"
 HUB, SITE = "site-1", "site-2"
 COMPONENTS = 200
 SLICE = 8_192  # records of the bare products
+SWEPT = 65_536  # records of a sweep of the solver, whose work on codes is the same for all records
 DENSE_ITERATIONS = 200
 CONVERGED_TOL = 1e-7
 DENSE = "hub time / 200 iterations of the dense way, extrapolated,"
@@ -122,7 +123,7 @@ def full(site: Path) -> float:
     The site is read here, and let go: commands count the memory of this process in their own.
     """
     Z = read_site(site).Z
-    rows = np.unique(np.linspace(0, Z.shape[0] - 1, SLICE).astype(int))
+    rows = np.unique(np.linspace(0, Z.shape[0] - 1, SWEPT).astype(int))
     records = records_from(Z[rows], merge=False)
     coords, b = natural_coordinates(records.counts(), records.total), prior_intercepts(records)
     rng = np.random.default_rng(0)
