@@ -114,7 +114,7 @@ METHODS: dict[str, Entry] = {
     **_convex(step=LONG_STEP),
     **{
         f"fedavg-{rounds}x{steps}": _entry(
-            "fedavg", FEDAVG, "stay", edition=4, rounds=rounds, local_steps=steps
+            "fedavg", FEDAVG, "stay", edition=3, rounds=rounds, local_steps=steps
         )
         for rounds in ROUNDS
         for steps in LOCAL_STEPS

@@ -36,7 +36,7 @@ def worth_the_way(monkeypatch):
     """Small records go to the cluster as large ones do."""
     monkeypatch.setattr(records_module, "SMALL_WORK", 0)
     monkeypatch.setattr(records_module, "CHUNK_ROWS", (1, 8192))
-    monkeypatch.setattr(records_module, "SPARSE_ROWS", 1)
+    monkeypatch.setattr(records_module, "SPARSE_ROWS", (1, 8192))
 
 
 @pytest.fixture(scope="session")

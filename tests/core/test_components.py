@@ -191,3 +191,13 @@ def test_clear_components_bear_less_of_the_automatic_penalty(rng):
     assert (positive[2:] == first.penalty).all()
     rare = first_components(Spectrum(matrix), Chance(1.0, 0.9, 1.0), rng)
     assert (rare.penalties[rare.signs > 0] == rare.penalty).all()
+
+
+def test_without_a_positive_component_there_is_an_embedding_of_no_columns(rng):
+    """Exclusions, or correlations beside the fit, attract codes that no component holds."""
+    kind = np.full(30, -1)
+    only_negative = rng.normal(size=(30, 2)).astype(np.float32)
+    also = np.abs(only_negative), np.ones(2)
+    for more in (None, also):
+        assert relatedness(only_negative, -np.ones(2), kind, also=more).shape == (30, 0)
+    assert coupled(np.zeros((30, 1)), np.ones(1), np.zeros((30, 0))).shape == (30, 0)

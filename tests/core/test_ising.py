@@ -265,7 +265,7 @@ def on_threads(monkeypatch, number):
 def many_chunks(monkeypatch):
     monkeypatch.setattr(records_module, "SMALL_WORK", 0)
     monkeypatch.setattr(records_module, "CHUNK_ROWS", (1, 8192))
-    monkeypatch.setattr(records_module, "SPARSE_ROWS", 1)
+    monkeypatch.setattr(records_module, "SPARSE_ROWS", (1, 8192))
 
 
 def small_blocks(monkeypatch):
@@ -571,7 +571,7 @@ def test_memory_with_the_blocks_as_they_are(rng, monkeypatch):
 THREADED = """
 import sys
 import numpy as np
-from daniel.core import blocks, couplings, ising
+from daniel.core import ising
 from daniel.core.coordinates import natural_coordinates
 from daniel.core.records import SMALL_WORK, records_from
 from daniel.core.threads import n_threads
@@ -620,15 +620,20 @@ def test_the_number_of_threads_does_not_change_a_single_precision_fit(
     np.testing.assert_array_equal(many.U, again.U)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64], ids=["float32", "float64"])
 @pytest.mark.parametrize("threads", [2, 3, 7])
 @pytest.mark.usefixtures("way")
-def test_an_answer_is_the_same_to_the_last_bit_on_any_number_of_threads(threads, rng, monkeypatch):
+def test_an_answer_is_the_same_to_the_last_bit_on_any_number_of_threads(
+    threads, dtype, rng, monkeypatch
+):
     """A site may send its answer again from another machine; other numbers would be refused."""
     records = sparse_records(5000, 203, rng)
     coords = natural_coordinates(records.counts(), records.total)
-    U = rng.normal(size=(203, 5)).astype(np.float32)
+    U = rng.normal(size=(203, 5)).astype(dtype)
     b = rng.normal(size=(1, 203))
     monkeypatch.setattr(blocks, "BLOCK_BYTES", 1 << 18)
+    monkeypatch.setattr(records_module, "SPARSE_ROWS", (50, 100))
+    monkeypatch.setattr(couplings, "PIECE", 1)
     found = []
     for number in (1, threads):
         on_threads(monkeypatch, number)

@@ -22,6 +22,8 @@ STRIPE = 640  # codes of one stripe at most: wide enough for the processor to re
 WIDE = 1024  # the same where logits are products of factors
 LANES = 32  # numbers that a compiled loop takes at once: others are taken one by one
 STRIPES = 2  # their number is a multiple of it, to share among threads
+TASKS = 16  # stripes times pieces of the records: as many, if a piece has so many records a code:
+PIECE = 32
 CACHED = 1 << 20  # bytes of residuals that are read again soon
 AT_ONCE = 1 << 30  # bytes of all that are made at once, if they are more than two
 CODES_PER_COLUMN = 0.2  # present codes that cost as much as a column of the factors
@@ -60,15 +62,16 @@ class Columns:
         cls,
         records: Records,
         coords: Coordinates,
-        phi: Phi,
+        phi: Phi | Factored,
         b: np.ndarray | None,
         *,
         summed: bool,
     ) -> "Columns":
         stripes = _stripes(records, STRIPE if summed else WIDE)
         if isinstance(phi, tuple):
-            f = Factored.of(coords, *phi, b)
-            return cls(coords, f, f.own, f.intercept, summed, stripes)
+            phi = Factored.of(coords, *phi, b)
+        if isinstance(phi, Factored):
+            return cls(coords, phi, phi.own, phi.intercept, summed, stripes)
         own, intercept = own_and_intercept(coords, np.diag(phi), b)
         own, intercept = own.astype(phi.dtype), intercept.astype(phi.dtype)
         return cls(coords, phi, own, intercept, summed, stripes)
@@ -112,9 +115,10 @@ class _Task:
 
 
 def _tasks(records: Records, c: Columns, stripes: Sequence[slice]) -> Iterator[_Task]:
-    """As many as threads, or more: their sums in float64 are of few numbers, and next to exact."""
+    """Like stripes, pieces are cut by the shape of the records alone."""
     chunks = records.chunks
-    pieces = split(slice(0, len(chunks)), min(-(-n_threads() // len(stripes)), len(chunks)))
+    worth = max(1, records.n // (PIECE * records.p))
+    pieces = split(slice(0, len(chunks)), min(-(-TASKS // len(stripes)), worth, len(chunks)))
     for stripe in stripes:
         S, offset = c.weights(stripe)
         b = c.intercept[:, stripe] + offset
@@ -128,16 +132,19 @@ def _summed(
     """For each stripe in turn what `work` says of its tasks, added up in order."""
     sums: tuple = ()
     tasks = _tasks(records, c, stripes)
-    for last, more in run_in_turn(lambda t: (t.last, work(t)), tasks, _at_once(records, stripes)):
+    for last, more in run_in_turn(
+        lambda t: (t.last, work(t)), tasks, _at_once(records, c, stripes)
+    ):
         sums = tuple(a + b for a, b in zip(sums, more, strict=True)) if sums else more
         if last:
             yield sums
             sums = ()
 
 
-def _at_once(records: Records, stripes: Sequence[slice]) -> int:
+def _at_once(records: Records, c: Columns, stripes: Sequence[slice]) -> int:
     widest = max(stripe.stop - stripe.start for stripe in stripes)
-    return min(n_threads(), max(2, AT_ONCE // (16 * records.p * widest)))
+    bytes_each = (8 + 2 * c.own.itemsize) * records.p * widest
+    return min(n_threads(), max(2, AT_ONCE // bytes_each))
 
 
 def sums_of_stripes(records: Records, c: Columns, stripes: Sequence[slice]) -> Iterator[tuple]:
@@ -145,7 +152,7 @@ def sums_of_stripes(records: Records, c: Columns, stripes: Sequence[slice]) -> I
     if c.summed:
         return _summed(partial(_derivative, records, c), records, c, stripes)
     by_blocks = partial(_sums_by_blocks, records, c)
-    return run_in_turn(by_blocks, stripes, _at_once(records, stripes))
+    return run_in_turn(by_blocks, stripes, _at_once(records, c, stripes))
 
 
 def stripe_sums(records: Records, c: Columns, stripe: slice) -> tuple:

@@ -113,8 +113,7 @@ def sweep(
     dtype = U.dtype
     f = Factored.of(coords, U, V, b)
     if pays(records, U.shape[1]):
-        c = Columns.of(records, coords, (U, V), b, summed=True)
-        sums = add_up(sweep_sums, records, c)
+        sums = add_up(sweep_sums, records, Columns.of(records, coords, f, b, summed=True))
     else:
         sums = add_up(_sweep_sums, records, f)
     loss, ZQ, RA, columns, present = sums
@@ -269,11 +268,12 @@ def logit_moments(
     records: Records, coords: Coordinates, U: np.ndarray, V: np.ndarray, b: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Sums over each site's records of sigmoid and sigmoid(1 - sigmoid), (sites, p) each."""
+    f = Factored.of(coords, U, V, b)
     if pays(records, U.shape[1]):
-        c = Columns.of(records, coords, (U, V), b, summed=True)
+        c = Columns.of(records, coords, f, b, summed=True)
         mean, variance = add_up(moment_sums, records, c)
     else:
-        mean, variance = add_up(_moment_sums, records, Factored.of(coords, U, V, b))
+        mean, variance = add_up(_moment_sums, records, f)
     return mean, variance
 
 

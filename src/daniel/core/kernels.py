@@ -1,7 +1,8 @@
 """Compiled loops of the sweep: free functions on arrays, results written to `out` arguments.
 
-All are single-threaded and release the GIL: `daniel.core.ising` runs one block of rows per thread,
-each with single-threaded BLAS, so that compiled loops and BLAS never compete for the same core.
+All are single-threaded and release the GIL: `daniel.core.couplings` runs one stripe of codes per
+thread, `daniel.core.ising` one block of rows, each with single-threaded BLAS, so that compiled
+loops and BLAS never compete for the same core.
 """
 
 import math

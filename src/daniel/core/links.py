@@ -17,7 +17,7 @@ from daniel.core.coordinates import natural_coordinates
 from daniel.core.noise import FIRM, LEAST, noise_level
 from daniel.core.records import Records
 from daniel.core.start import correlation
-from daniel.core.threads import n_threads, run_in_turn
+from daniel.core.threads import decomposing, n_threads, run_in_turn
 
 MOST_CODES = 2_200  # of more, so many are drawn: the eigenvectors cost their number to the third
 MOST_RECORDS = 100_000  # of more that are distinct, so many are drawn
@@ -90,7 +90,8 @@ def _gains(half: tuple[Sequence[Records], np.random.Generator]) -> np.ndarray:
     coords = natural_coordinates(counts, total)
     noise = noise_level(counts, total, coords.scale, rng, draws=1)
     matrix = correlation(records, coords).astype(np.float32)
-    value, vector = eigh(matrix, subset_by_value=(LEAST * noise, np.inf), overwrite_a=True)
+    with decomposing(records.p):
+        value, vector = eigh(matrix, subset_by_value=(LEAST * noise, np.inf), overwrite_a=True)
     first, second = links[:, rng.permutation(links.shape[1])]
     other = rng.permutation(second)
     areas = []

@@ -13,7 +13,7 @@ DENSE_ABOVE = 0.12  # share of present codes above which a BLAS product beats th
 SMALL_WORK = 1 << 18  # below so many logits, starting threads costs more than it gains
 CHUNKS = (48, 12, 4, 2)  # at least so many in many records; most numbers of threads divide them
 CHUNK_ROWS = (512, 8192)  # in one of more than two, at least and at most
-SPARSE_ROWS = 16384  # of sparse records, whose codes are shared among threads before their rows
+SPARSE_ROWS = (2048, 16384)  # the same of sparse records: sums of a chunk may be (p, p) arrays
 MANY = 1 << 22  # present codes above which a copy of them must be worth it:
 MERGE_WORTH = 0.02  # share of rows that must then be alike
 MERGE_ROWS = 1 << 16  # whose keys are summed at once
@@ -61,7 +61,7 @@ class Records:
         """
         least, most = CHUNK_ROWS
         if self.density <= DENSE_ABOVE:
-            least = most = SPARSE_ROWS
+            least, most = SPARSE_ROWS
         worth = [k for k in CHUNKS if self.n * self.p > (k - 1) * SMALL_WORK]
         fewest = next((k for k in worth if k == 2 or self.n >= k * least), 1)
         count = fewest * max(1, -(-self.n // (fewest * most)))

@@ -69,7 +69,7 @@ class Spectrum:
 def leading_eigenpairs(matrix: np.ndarray, k: int) -> tuple[np.ndarray, np.ndarray]:
     """The k largest eigenvalues, largest first, and vectors; in the matrix's precision."""
     p = matrix.shape[0]
-    if p > WHOLE or not matrix.any():
+    if k == 0 or p > WHOLE or not matrix.any():
         return Spectrum(matrix).ends(k, "LA")
     value, vector = _dense_eigenpairs(matrix, min(k, p), "LA")
     return value[::-1], vector[:, ::-1]

@@ -16,11 +16,13 @@ import numpy as np
 
 from daniel.core.coordinates import Coordinates
 from daniel.core.ising import full_sweep, sweep
-from daniel.core.records import Records
+from daniel.core.records import Records, split
 from daniel.core.solve import Product
+from daniel.core.threads import n_threads, run_parts
 
 WEAK = 0.05  # of the mean curvature of columns: none is steered by rounding alone
 FLAT = 0.1  # curvature along the intercept of the rarest code
+MANY_CODES = 1_000  # above which threads share products with the correction
 INTERCEPT_EASE = 10.0  # an intercept's loss is so much flatter than that of an entry of Phi
 
 
@@ -122,10 +124,10 @@ class Surrogate:
         out = sweep(self.records, self.coords, U, V, f.b)
         value, gU, gV = out.loss, out.U.astype(np.float64), out.V.astype(np.float64)
         if self.correction is not None:
-            DV = self.correction @ V
+            DV, DU = _products(self.correction, U, V)
             value += float(np.vdot(U, DV))
             gU += DV
-            gV += self.correction.T @ U
+            gV += DU
         if np.any(self.penalty):
             value += 0.5 * float(np.sum(self.penalty * ((U**2).sum(axis=0) + (V**2).sum(axis=0))))
             gU += self.penalty * U
@@ -187,3 +189,11 @@ class Surrogate:
             return product
 
         return guess
+
+
+def _products(D: np.ndarray, U: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """D V and D'U; each thread takes some rows and the columns of the same numbers."""
+    parts = split(slice(0, len(D)), n_threads() if len(D) > MANY_CODES else 1)
+    found = run_parts(lambda t: (D[parts[t]] @ V, D[:, parts[t]].T @ U), len(parts))
+    DV, DU = zip(*found, strict=True)
+    return np.concatenate(DV), np.concatenate(DU)

@@ -1,4 +1,7 @@
-"""Blocks of rows over threads, with BLAS held to one thread inside each."""
+"""Blocks of rows, or stripes of codes, over threads, with BLAS held to one thread inside each.
+
+A thread of the pool knows nothing of its caller's context: what it does, it does here and alone.
+"""
 
 import os
 from collections import deque
@@ -127,7 +130,9 @@ def run_in_turn(work: Callable[[S], T], items: Iterable[S], at_once: int) -> Ite
             while waiting:
                 yield waiting.popleft().result()
         finally:
-            wait(waiting)  # they read what the caller may change
+            for task in waiting:
+                task.cancel()
+            wait(waiting)  # those that run read what the caller may change
 
 
 def run_parts(work: Callable[[int], T], parts: int) -> Sequence[T]:
