@@ -55,7 +55,7 @@ tools:
 	$(call tool,command -v chromedriver,chromium chromium-driver,Chromium)
 	$(call tool,Rscript -e 'library(survival); library(rpart)',r-base-core r-cran-survival r-cran-rpart,R)
 
-bench: $(VENV)/.installed ## speed: one gradient sweep against its bare matrix products
+bench: $(VENV)/.installed ## speed: one gradient sweep against bare matrix products
 	@mkdir -p results
 	$(BIN)/python -m benchmarks.sweep | tee results/sweep.txt
 	@echo
