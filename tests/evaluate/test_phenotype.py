@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from threadpoolctl import threadpool_info
 
 from daniel import Daniel
 from daniel.core.sample import gibbs
@@ -220,6 +221,21 @@ def test_a_classifiers_auc_is_that_of_plain_folds(model, matrix):
         model, matrix, TARGET, folds=5, cases=Cases("code", equal=False), classifiers={"it": plain}
     )
     assert found.auc("it") == pytest.approx(above / pairs, abs=1e-9)
+
+
+def test_classifiers_learn_on_one_thread(model, matrix):
+    """Of few cases: threads of OpenMP that share a busy core wait, and take many times as long."""
+    seen = []
+
+    class Watching(DummyClassifier):
+        def fit(self, X, y):
+            seen.extend(pool["num_threads"] for pool in threadpool_info())
+            return super().fit(X, y)
+
+    before = [pool["num_threads"] for pool in threadpool_info()]
+    phenotype(model, matrix, TARGET, folds=2, classifiers={"none": lambda seed: Watching()})
+    assert set(seen) == {1}
+    assert [pool["num_threads"] for pool in threadpool_info()] == before
 
 
 def test_a_classifier_that_asks_for_it_has_the_model_s_score_first(model, matrix):

@@ -23,6 +23,7 @@ import pandas as pd
 from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from threadpoolctl import threadpool_limits
 
 from daniel.checks import read_sites
 from daniel.errors import InputError, ParameterError
@@ -222,7 +223,8 @@ class _Run:
                 here = self.fold == f
                 told[UNSUPERVISED, ALL][here] = scored.score[here]
                 for place, part in self.parts.items():
-                    self._train(told, place, part & ~here, here, scored)
+                    with threadpool_limits(1):  # few cases: threads would only wait for each other
+                        self._train(told, place, part & ~here, here, scored)
         return told, meaning
 
     def _train(
