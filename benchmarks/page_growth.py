@@ -3,7 +3,7 @@
 from typing import Any
 
 from benchmarks import page_commands
-from benchmarks.growth import MANY, TIMED, cost_model, predicted
+from benchmarks.growth import MANY, TIMED, cost_model, exponents, predicted
 from benchmarks.page_commands import Stored
 from benchmarks.page_races import size
 from daniel.core.intercepts import LARGE
@@ -45,17 +45,29 @@ def section(found: dict[str, Any], commands: Stored) -> list[str]:
     where = f"Machine: {machine['processor']}, {machine['cores']} cores."
     lines += [f"{where} Commit {found['commit']}.", "", *measurements(found["points"])]
     lines += ["", "| | n | p | d |", "|---|---|---|---|"]
-    for step in STEPS:
-        fits = found["exponents"][step]
-        cells = " | ".join(_power(fits[name]) for name in ("n", "p", "d"))
-        lines.append(f"| {step} | {cells} |")
-    lines += ["", *verdict(found["exponents"])]
     fitted = cost_model(found["points"], counted)
+    modelled = of_model(fitted, found["points"])
+    for step in STEPS:
+        lines.append(_powers(step, found["exponents"][step]))
+        if step in modelled:
+            lines.append(_powers(f"{step}, by the cost model", modelled[step]))
+    lines += ["", *verdict(found["exponents"])]
     processor = machine["processor"]
     variants = page_commands.beside(fitted, commands.on(processor).answers)
     lines += ["", *model(fitted, variants), *_passes(fitted, found["points"])]
     lines += page_commands.section(fitted, commands, processor)
     return [*lines, *plan(fitted, variants, commands, processor)]
+
+
+def of_model(fitted: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """step -> size -> exponent of the seconds that the cost model has for these points."""
+    steps = [step for step in ("sweep", "answer") if step in fitted or fitted["passes"] is not None]
+    sizes = {name: tuple(sorted({row[name] for row in rows})) for name in EXPECTED}
+    told = [
+        row | {s: predicted(fitted, s, *(row[k] for k in sizes)) for s in steps} for row in rows
+    ]
+    found = exponents(told, sizes)
+    return {step: found[step] for step in steps}
 
 
 def measurements(rows: list[dict[str, Any]]) -> list[str]:
@@ -95,6 +107,10 @@ def verdict(exponents: dict[str, dict[str, Any]]) -> list[str]:
     expected = ", ".join(f"{name}^{low} to {high}" for name, (low, high) in EXPECTED.items())
     said = f"outside are {', '.join(outside)}" if outside else "all are inside"
     return [f"Expected: {expected}; {said}. {WHY if outside else ''}".rstrip()]
+
+
+def _powers(name: str, fits: dict[str, Any]) -> str:
+    return f"| {name} | {' | '.join(_power(fits[size]) for size in EXPECTED)} |"
 
 
 def _power(fit: dict[str, Any]) -> str:

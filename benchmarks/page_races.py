@@ -12,6 +12,10 @@ from benchmarks import race
 from benchmarks.catalogue import FEDAVG, METHODS, OURS, PROBLEMS, raced
 
 Run = dict[str, Any]
+HOSPITALS = [name for name in PROBLEMS if not name.startswith("simulation")]
+ONE_SETTING = """Mean AUC of each problem. Below, a method has on every problem the setting that its
+known pairs like best. Who wants to learn relations has no such pairs to choose by: here a method
+has one setting for all problems, still the best such one."""
 EXPLANATION = """Every method ran in a process of its own, one after another. Times are compared on
 one machine only: a method that ran on another than Daniel is named below its table, and has no
 ratio; so is one that shared the machine, or whose Daniel did, with programs that used more than
@@ -40,6 +44,7 @@ def section(races: list[Run]) -> list[str]:
     now = counted(races)
     explanation = EXPLANATION.format(untimed=race.UNTIMED, **limits(now))
     lines = ["## Races", "", "`python -m benchmarks.race`", "", explanation, "", *setup(now)]
+    lines += one_setting(now)
     for name in [n for n in PROBLEMS if any(r["problem"] == n for r in races)]:
         known = [r for r in races if r["problem"] == name]
         runs = [r for r in now if r["problem"] == name]
@@ -261,6 +266,57 @@ def rounds(runs: list[Run]) -> list[str]:
 
 def _trips(run: Run) -> tuple[int, str]:
     return run["rounds"], run["setting"]
+
+
+# --- all problems together ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A method in one setting on all HOSPITALS: its AUC on each of them, and their mean."""
+
+    run: Run
+    aucs: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        return sum(self.aucs) / len(self.aucs)
+
+
+def fixed(races: list[Run]) -> list[Fixed]:
+    """Of each method that finished all HOSPITALS in one setting the best such setting."""
+    done = {(r["problem"], r["method"]): r for r in races if r["status"] == "done"}
+    found: dict[str, Fixed] = {}
+    for name in dict.fromkeys(r["method"] for r in races):
+        runs = [done.get((problem, name)) for problem in HOSPITALS]
+        if not all(runs):
+            continue
+        own = Fixed(runs[0], tuple(r["auc"] for r in runs if r))  # type: ignore[arg-type]
+        label = own.run["label"]
+        if label not in found or own.mean > found[label].mean:
+            found[label] = own
+    return sorted(found.values(), key=lambda one: -one.mean)
+
+
+def one_setting(races: list[Run]) -> list[str]:
+    """What a user gets who has no known pairs to choose a setting by."""
+    rows = fixed(races)
+    if not rows:
+        return []
+    heads = ["method", "setting", *(PROBLEMS[name] for name in HOSPITALS), "mean"]
+    lines = ["### One setting for all hospitals", "", ONE_SETTING, ""]
+    lines += ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for row in rows:
+        cells = [row.run["label"], row.run["setting"], *(f"{x:.3f}" for x in row.aucs)]
+        lines.append(f"| {' | '.join(cells)} | {row.mean:.3f} |")
+    here = {row.run["label"] for row in rows}
+    absent = [label for label in dict.fromkeys(r["label"] for r in races) if label not in here]
+    if absent:
+        lines += [
+            "",
+            f"On some of these problems no result in any one setting: {', '.join(absent)}.",
+        ]
+    return [*lines, ""]
 
 
 # --- sentences ------------------------------------------------------------------------------------

@@ -552,7 +552,7 @@ def met(found, *words):
 
 def test_what_was_asked_is_not_stored_in_an_empty_folder(tmp_path):
     found = asked(tmp_path)
-    assert len(found) == 5 + 9 + 3 + 1 + 14 + 1
+    assert len(found) == 5 + 9 + 3 + 1 + 1 + 14 + 1
     assert {line[1] for line in found.values()} == {"not stored"}
 
 
@@ -570,7 +570,7 @@ def test_what_was_asked_is_held_against_what_is_stored(tmp_path):
     assert met(found, "X'R") == ("0.80 ×", "yes")
     assert met(found, "loss") == ("0.60 % above", "no, 1.20 times what was asked")
     assert met(found, "sweep: time grows with records") == ("1.00 ± 0.00", "yes")
-    assert met(found, "exchange: time grows with rank")[1] == "no, 0.85 below"
+    assert met(found, "exchange: time grows with rank")[1] == "no, it grows more slowly: 0.85 below"
     assert met(found, "a fit") == ("0.95 × (fit, 8 steps)", "yes")
     derivative = met(found, "the derivative of an answer")
     assert derivative == ("2.48 × (6,250 records)", "no, 1.98 times what was asked")
@@ -600,6 +600,49 @@ def test_what_was_asked_is_met_of_those_that_can_be_compared(tmp_path):
     line = met(found, "emergency visits", "quality")
     assert line == ("first in 3 of 3 columns; not finished: 1", "yes, of those compared")
     assert met(found, "emergency visits", "pairs")[1] == "no: quick 0.50 × on another machine"
+
+
+def everywhere(method, *aucs, label, **changes):
+    """Runs of one method, in one setting, on so many problems of hospitals."""
+    about = {"method": method} | changes
+    return [
+        result(label, auc, problem=problem, **about)
+        for problem, auc in zip(page_races.HOSPITALS, aucs, strict=False)
+    ]
+
+
+def test_one_setting_for_all_hospitals(tmp_path):
+    """Every setting of the peer wins somewhere, and none of them everywhere."""
+    mine = everywhere("one-shot", *[0.8] * 5, label="Daniel, one shot", where="stay")
+    narrow = everywhere("d-25", 0.9, 0.6, 0.6, 0.6, 0.9, label="peer", setting="d=25")
+    wide = everywhere("d-50", 0.6, 0.9, 0.9, 0.9, 0.6, label="peer", setting="d=50")
+    some = everywhere("slow", 0.95, 0.95, label="slow")
+    races = [*mine, *narrow, *wide, *some]
+    rows = page_races.fixed(races)
+    assert [(row.run["label"], row.run["setting"]) for row in rows] == [
+        ("Daniel, one shot", ""),
+        ("peer", "d=50"),
+    ]
+    assert rows[1].mean == pytest.approx(0.78)
+    found = "\n".join(page_races.one_setting(races))
+    assert row(found, "peer")[1:] == ["d=50", "0.600", "0.900", "0.900", "0.900", "0.600", "0.780"]
+    assert "On some of these problems no result in any one setting: slow." in found
+    line = page_asked.together(races)
+    assert line.met == "yes, of those that finished"
+    assert line.found == "mean AUC 0.800 in one shot, peer 0.780"
+    better = everywhere("good", *[0.85] * 5, label="good")
+    assert page_asked.together([*races, *better]).met == "no, 0.050 behind"
+    assert page_races.one_setting(some) == []
+
+
+def test_growth_by_the_cost_model_stands_beside_what_was_measured():
+    found = grown(PASSES)
+    model = growth.cost_model(found["points"], PASSES)
+    told = page_growth.of_model(model, found["points"])
+    measured = growth.exponents(found["points"], SIZES)
+    for step in ("sweep", "answer"):
+        for size, fit in measured[step].items():
+            assert told[step][size]["exponent"] == pytest.approx(fit["exponent"], abs=0.05)
 
 
 def test_the_page_is_that_of_the_stored_results():
