@@ -34,7 +34,7 @@ import scipy.sparse as sp
 
 from benchmarks import problems, relations
 from benchmarks.descriptions import descriptions
-from benchmarks.problems_made import hospitals
+from benchmarks.problems_made import Hospitals, hospitals
 from daniel import CodeMatrix, Daniel
 from daniel.baselines import PSDCvx, SVHard, SVTopd
 from daniel.data import public
@@ -125,22 +125,27 @@ def load(name: str, cohort: Path | None) -> Task:
         windows = Target(code, code, cases=Cases(rule="code"))
         targets = (windows, Target(flag, code, found.labels[flag].to_numpy()))
     pairs = public.known_pairs(found.matrix.codes, root)
-    return Task(name, found.matrix, found.sites, pairs, targets, _held_out(name, found.matrix))
+    held = held_out(found.matrix, HELD_OUT[name])
+    return Task(name, found.matrix, found.sites, pairs, targets, held)
 
 
-def _held_out(name: str, matrix: CodeMatrix) -> np.ndarray:
-    """(n,) records of the patients that methods are not fitted to."""
+def held_out(matrix: CodeMatrix, share: float) -> np.ndarray:
+    """(n,) records of a share of the patients."""
     patients = patients_of(matrix)
     chance = np.random.default_rng(SEED).random(int(patients.max()) + 1)
-    held: np.ndarray = (chance < HELD_OUT[name])[patients]
+    held: np.ndarray = (chance < share)[patients]
     return held
 
 
 def _cohort(folder: Path) -> Task:
     """The two synthetic hospitals of the paper's size, in a folder."""
-    made = hospitals(read_options(paper=True), folder)
+    return cohort_task(hospitals(read_options(paper=True), folder), HELD_OUT["cohort"])
+
+
+def cohort_task(made: Hospitals, share: float) -> Task:
+    """Dementia and the planted pairs of synthetic hospitals; a share of the patients held out."""
     targets = (Target(public.DEMENTIA_CODE, public.DEMENTIA_CODE),)
-    held = _held_out("cohort", made.matrix)
+    held = held_out(made.matrix, share)
     return Task("cohort", made.matrix, made.sites, made.pairs, targets, held, made.planted)
 
 

@@ -14,7 +14,7 @@ Results go to results/clinical/: targets.csv, one line per number, written as ea
 goes on where it stopped; after a change of code remove the lines it outdates), and targets.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 
@@ -133,15 +133,19 @@ def markdown(table: pd.DataFrame) -> str:
         "[targets.csv](targets.csv).",
     ]
     for name, block in table.groupby("problem", sort=False):
-        found = summary(block)
         targets = block["target"].nunique()
-        lines += ["", f"## {name}, {targets} diagnoses", "", f"| method | {' | '.join(COLUMNS)} |"]
-        lines.append("|---" * (1 + len(COLUMNS)) + "|")
-        for method, own in found.groupby("method", sort=False):
-            cells = own.set_index("column")
-            texts = [_cell(method, cells.loc[column]) for column in COLUMNS]
-            lines.append(f"| {method} | {' | '.join(texts)} |")
+        lines += ["", f"## {name}, {targets} diagnoses", "", *leads(summary(block), COLUMNS)]
     return "\n".join(lines) + "\n"
+
+
+def leads(found: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+    """A summary as a table: mean AUCs, and in brackets by how much one shot is ahead."""
+    lines = [f"| method | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for method, own in found.groupby("method", sort=False):
+        cells = own.set_index("column")
+        texts = [_cell(method, cells.loc[column]) for column in columns]
+        lines.append(f"| {method} | {' | '.join(texts)} |")
+    return lines
 
 
 def _cell(method: str, row: pd.Series) -> str:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 import scipy.sparse as sp
 
-from benchmarks import clinical, problems, relations, targets
+from benchmarks import clinical, cohorts, problems, relations, targets
 from benchmarks.descriptions import descriptions
 from daniel import CodeMatrix
 
@@ -17,7 +17,7 @@ NEEDS_DATA = pytest.mark.skipif(
 def test_patients_are_held_out_whole():
     patients = np.repeat(np.arange(2000), 3)
     Z = sp.csr_array(np.ones((6000, 1), dtype=np.float32))
-    held = clinical._held_out("visits", CodeMatrix(Z, ("A:1",), patients))
+    held = clinical.held_out(CodeMatrix(Z, ("A:1",), patients), 0.3)
     of_patient = held.reshape(2000, 3)
     assert (of_patient.all(axis=1) | ~of_patient.any(axis=1)).all()
     assert 0.26 < held.mean() < 0.34  # 30 %, within four standard errors
@@ -143,3 +143,20 @@ def test_codes_have_words():
         "RXNORM:9997": "Spironolactone",
     }
     assert descriptions([*words, "Nothing:1"]) == words
+
+
+def test_leads_of_several_cohorts_are_told_with_their_errors():
+    """The rival shows its better dimension; a lead is the mean over cohorts of the same column."""
+    told = []
+    for seed, ours, theirs in ((1, 0.90, 0.85), (2, 0.80, 0.83), (3, 0.85, 0.81)):
+        about = {"problem": f"seed {seed}", "column": "r"}
+        told += [
+            about | {"method": relations.ONE_SHOT, "setting": "auto", "auc": ours},
+            about | {"method": "rival", "setting": "d=50", "auc": theirs},
+            about | {"method": "rival", "setting": "d=200", "auc": theirs - 0.1},
+        ]
+    text = cohorts.markdown(pd.DataFrame(told))
+    assert "3 cohorts" in text
+    assert f"| {relations.ONE_SHOT} | 0.850 |" in text
+    error = np.std([0.05, -0.03, 0.04], ddof=1) / np.sqrt(3)
+    assert f"| rival | 0.830 (+0.020 ± {error:.3f}, 2 : 1) |" in text
