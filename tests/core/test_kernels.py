@@ -5,6 +5,7 @@ import errno
 import numpy as np
 import pytest
 import scipy.sparse as sp
+from numba.core import caching
 from scipy.special import expit
 
 from daniel.core import kernels
@@ -192,6 +193,21 @@ def test_a_full_disk_costs_the_cache_and_nothing_else(monkeypatch):
         return 2 * x
 
     monkeypatch.setattr(twice._cache, "_save_overload", full, raising=True)
+    assert twice(21) == 42
+
+
+def test_no_place_for_the_cache_costs_the_cache_and_nothing_else(monkeypatch):
+    """As for a service without a home, of a package that is read-only."""
+
+    def nowhere(*_):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr(caching.FunctionCache, "__init__", nowhere)
+
+    @kernels._compiled(nogil=True)
+    def twice(x):
+        return 2 * x
+
     assert twice(21) == 42
 
 

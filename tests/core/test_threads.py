@@ -4,6 +4,7 @@ import threading
 import time
 
 import pytest
+from threadpoolctl import threadpool_info
 
 from daniel.core import threads
 from daniel.core.threads import n_threads, run_in_turn, run_parts
@@ -19,6 +20,22 @@ def two_threads(monkeypatch):
     monkeypatch.undo()
     threads._cores.cache_clear()
     threads._pool.cache_clear()
+
+
+@pytest.fixture
+def one_thread_asked(monkeypatch):
+    monkeypatch.setenv("DANIEL_NUM_THREADS", "1")
+    threads._cores.cache_clear()
+    threads._pool.cache_clear()
+
+
+def blas_threads(_=None):
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_who_asks_for_one_thread_has_one_of_blas_too(one_thread_asked):
+    assert [*run_in_turn(blas_threads, [0], n_threads())] == [{1}]
+    assert [*run_parts(blas_threads, n_threads())] == [{1}]
 
 
 def slow_if_even(item):

@@ -223,6 +223,25 @@ def test_a_classifiers_auc_is_that_of_plain_folds(model, matrix):
     assert found.auc("it") == pytest.approx(above / pairs, abs=1e-9)
 
 
+def test_a_classifier_that_asks_for_it_is_told_the_patients(model, matrix):
+    told = []
+
+    class Watching(DummyClassifier):
+        by_patient = True
+
+        def fit(self, X, y, patients):
+            told.append((len(X), np.asarray(patients)))
+            return super().fit(X, y)
+
+    own = replace(matrix, patients=np.arange(matrix.shape[0]) // 3)
+    cases = Cases(rule="code")
+    classifiers = {"none": lambda seed: Watching()}
+    phenotype(model, own, TARGET, folds=2, cases=cases, classifiers=classifiers)
+    (n, first), (m, second) = told
+    assert (first.size, second.size) == (n, m)
+    assert not set(first) & set(second)  # of two folds
+
+
 def test_classifiers_learn_on_one_thread(model, matrix):
     """Of few cases: threads of OpenMP that share a busy core wait, and take many times as long."""
     seen = []

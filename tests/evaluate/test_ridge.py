@@ -96,3 +96,27 @@ def test_two_of_a_kind_and_vectors_that_are_all_alike_are_survived():
     model = RidgeLogistic(score_first=True).fit(clipped, y)
     assert np.ptp(model.predict_proba(clipped + [[0.01, 0]] * 6)[:, 1]) == 0
     assert model.predict_proba([[0.31, 0.3]])[0, 1] == pytest.approx(1 / 3, abs=1e-2)
+
+
+def test_a_ridge_is_chosen_on_other_patients(rng):
+    """Labels are the patients', and say nothing of their vectors: knowing a patient is no skill."""
+    patients = np.repeat(np.arange(120), 6)
+    X = rng.standard_normal((120, 30))[patients] + 0.05 * rng.standard_normal((720, 30))
+    y = (rng.random(120) < 0.5)[patients]
+    assert RidgeLogistic().fit(X, y).strength_ > STRENGTHS[0]
+    assert RidgeLogistic().fit(X, y, patients).strength_ == STRENGTHS[0]
+
+
+def test_patients_with_one_record_each_change_nothing(rng):
+    X, y = draw(300, 10, rng)
+    one, two = RidgeLogistic().fit(X, y), RidgeLogistic().fit(X, y, rng.permutation(300))
+    np.testing.assert_array_equal(one.predict_proba(X), two.predict_proba(X))
+
+
+def test_few_patients_with_many_records_are_survived(rng):
+    X, y = draw(60, 5, rng)
+    y = np.r_[np.zeros(40, bool), np.ones(20, bool)]
+    for patients in (np.r_[np.arange(40), np.full(20, 40)], y.astype(int)):
+        found = RidgeLogistic().fit(X, y, patients)
+        assert found.strength_ == STRENGTHS[0]
+        assert np.isfinite(found.predict_proba(X)).all()

@@ -98,10 +98,13 @@ def _log1p_overload(e):
 
 
 def _compiled(**options: Any) -> Callable[[Callable], Callable]:
-    """`njit`, kept on disk for the next process; where the disk is full, it compiles again."""
+    """`njit`, kept on disk for the next process; where there is no room, it compiles again."""
 
     def compiled(function: Callable) -> Callable:
-        kernel = njit(cache=True, error_model="numpy", **options)(function)
+        try:
+            kernel = njit(cache=True, error_model="numpy", **options)(function)
+        except RuntimeError:  # neither beside the package nor at the user's home can be written
+            return njit(error_model="numpy", **options)(function)
         save = kernel._cache.save_overload
 
         def save_if_possible(*about: Any) -> None:

@@ -19,7 +19,7 @@ from daniel.errors import ParameterError
 
 S = TypeVar("S")
 T = TypeVar("T")
-FEW_ROWS = 1_200  # of a matrix whose decomposition hardly gains by a second thread
+FEW_ROWS = 2_500  # of a matrix whose decomposition hardly gains by a second thread
 
 _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
@@ -106,6 +106,11 @@ def one_thread() -> Iterator[None]:
         _alone.reset(token)
 
 
+def _held() -> AbstractContextManager[object]:
+    """For work on the calling thread: BLAS has more of them only where the user allows it."""
+    return one_blas_thread() if _cores() == 1 else nullcontext()
+
+
 def _alone_at(work: Callable[[S], T], item: S) -> T:
     """``work(item)`` on this thread of the pool: to wait there for others would be for ever."""
     token = _alone.set(True)
@@ -118,7 +123,8 @@ def _alone_at(work: Callable[[S], T], item: S) -> T:
 def run_in_turn(work: Callable[[S], T], items: Iterable[S], at_once: int) -> Iterator[T]:
     """``work(item)`` of each, in order, so many at once; one more may wait to be taken."""
     if at_once == 1:
-        yield from map(work, items)
+        with _held():
+            yield from map(work, items)
         return
     waiting: deque[Future[T]] = deque()
     with one_blas_thread():
@@ -138,6 +144,7 @@ def run_in_turn(work: Callable[[S], T], items: Iterable[S], at_once: int) -> Ite
 def run_parts(work: Callable[[int], T], parts: int) -> Sequence[T]:
     """[work(0), ..., work(parts - 1)], one thread each; results in order, so sums reproduce."""
     if parts == 1:
-        return [work(0)]
+        with _held():
+            return [work(0)]
     with one_blas_thread():
         return list(_pool().map(partial(_alone_at, work), range(parts)))

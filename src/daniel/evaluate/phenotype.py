@@ -124,7 +124,8 @@ def phenotype(
         the paper does; otherwise the model is taken as it is, and what it has learned of the
         target it may have learned from the very records it is tested on.
     classifiers : name -> function of a seed that makes a scikit-learn classifier; one that has
-        `score_first` True is given the unsupervised score as a first column before the vectors.
+        `score_first` True is given the unsupervised score as a first column before the vectors, and
+        the `fit` of one that has `by_patient` True is told `patients`, the number of each row's.
     by_site : whether sites get rows of their own.
     floor : sites with fewer patients of either kind are left out and named; without rows for
         sites, all of them count as one.
@@ -237,7 +238,9 @@ class _Run:
                 classifier = make(self.random_state)
                 first = getattr(classifier, "score_first", False)
                 values = scored.with_score if first else scored.vectors
-                classifier.fit(values[train], self.positive[train])
+                whose = getattr(classifier, "by_patient", False)
+                more = {"patients": self.patients[train]} if whose else {}
+                classifier.fit(values[train], self.positive[train], **more)
                 scores[test] = classifier.predict_proba(values[test])[:, 1]
 
     def table(self, told: Told, folds: int, refit: bool) -> pd.DataFrame:

@@ -7,12 +7,14 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import log_loss
-from sklearn.model_selection import StratifiedKFold, cross_val_predict
+from sklearn.model_selection import PredefinedSplit, StratifiedKFold, cross_val_predict
 
 from daniel.core.threads import one_blas_thread
+from daniel.evaluate.cases import fold_of_patients
 
 STRENGTHS = (1e-3, 1e-2, 1e-1, 1.0)  # C of scikit-learn; the smallest where nothing can be told
 FOLDS = 3
+Splits = list[tuple[np.ndarray, np.ndarray]]
 
 
 class RidgeLogistic(ClassifierMixin, BaseEstimator):
@@ -28,21 +30,27 @@ class RidgeLogistic(ClassifierMixin, BaseEstimator):
         as all axes together, so that the ridge spares it and shrinks what the labels would add.
     """
 
+    by_patient = True  # `fit` can be told whose the rows are
+
     def __init__(self, score_first: bool = False) -> None:
         self.score_first = score_first
 
-    def fit(self, X: Any, y: ArrayLike) -> Self:
-        """X (n, d) and two classes y (n,); takes the ridge with the least loss in FOLDS parts."""
+    def fit(self, X: Any, y: ArrayLike, patients: ArrayLike | None = None) -> Self:
+        """X (n, d) and two classes y (n,); takes the ridge with the least loss in FOLDS parts.
+
+        patients (n,): rows of one are in one part, or too weak a ridge would know them again.
+        """
         values, labels = np.asarray(X, dtype=np.float64), np.asarray(y)
-        self.classes_, number = np.unique(labels, return_counts=True)
+        self.classes_ = np.unique(labels)
         self.centre_ = values.mean(axis=0)
         least = np.finfo(np.float64).eps * np.abs(values).max(axis=0)  # of rounding
         self.scale_ = self._scale(np.where(values.std(axis=0) > 4 * least, values.var(axis=0), 0))
         scaled = self._scaled(values)
         self.strength_ = STRENGTHS[0]
         with one_blas_thread():  # small products: threads would only wait for each other
-            if number.min() >= FOLDS:
-                self.strength_ = min(STRENGTHS, key=lambda C: self._loss(C, scaled, labels))
+            splits = self._splits(labels, patients)
+            if splits:
+                self.strength_ = min(STRENGTHS, key=lambda C: self._loss(C, scaled, labels, splits))
             self.regression_ = self._regression(self.strength_).fit(scaled, labels)
         return self
 
@@ -65,10 +73,25 @@ class RidgeLogistic(ClassifierMixin, BaseEstimator):
     def _scaled(self, values: np.ndarray) -> np.ndarray:
         return (values - self.centre_) / self.scale_
 
-    def _loss(self, C: float, scaled: np.ndarray, labels: np.ndarray) -> float:
-        folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
+    def _splits(self, labels: np.ndarray, patients: ArrayLike | None) -> Splits:
+        """Rows to learn from and to ask, of each part; none where some part would lack a class."""
+        if np.unique(labels, return_counts=True)[1].min() < FOLDS:
+            return []
+        whose = np.unique(
+            np.arange(labels.size) if patients is None else patients, return_inverse=True
+        )[1]
+        if whose.max() + 1 == labels.size:
+            parts = StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(labels, labels)
+        else:
+            second = (labels == self.classes_[-1]).astype(int)
+            parts = PredefinedSplit(fold_of_patients(whose, second, FOLDS, 0)).split()
+        splits = list(parts)
+        whole = all(np.unique(labels[learned]).size == self.classes_.size for learned, _ in splits)
+        return splits if whole and len(splits) == FOLDS else []
+
+    def _loss(self, C: float, scaled: np.ndarray, labels: np.ndarray, splits: Splits) -> float:
         told = cross_val_predict(
-            self._regression(C), scaled, labels, cv=folds, method="predict_proba"
+            self._regression(C), scaled, labels, cv=splits, method="predict_proba"
         )
         return float(log_loss(labels, told))
 

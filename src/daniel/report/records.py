@@ -27,7 +27,7 @@ from daniel.evaluate.survival import check_survival
 from daniel.federated.folder import REPORT, read_model, read_report
 from daniel.federated.release import without_rare
 from daniel.federated.report import Report
-from daniel.matrix import CodeMatrix
+from daniel.matrix import CodeMatrix, listed
 from daniel.report.explorer import Progress
 from daniel.study import Window
 
@@ -259,11 +259,12 @@ def _of_this_study(
     The hash of a study changes when a site joins it; its name and its codes do not.
     """
     matrix = read_site(folder)
-    lacking = set(map(str, model._names)) - set(matrix.codes)
+    lacking = sorted(set(map(str, model._names)) - set(matrix.codes))
     if info["study"] != report.study and (info["study_name"] != report.study_name or lacking):
+        why = f", of whose codes it lacks {listed(lacking)}" if lacking else ""
         raise InputError(
             f"{folder} is of the study {info['study_name']!r} (epoch {info['epoch']}), and the "
-            f"model of {report.study_name!r} (epoch {report.epoch}): give folders that were "
+            f"model of {report.study_name!r} (epoch {report.epoch}){why}: give folders that were "
             "prepared for the model's study."
         )
     return records_for(model, matrix)
