@@ -219,9 +219,12 @@ def markdown(results: pd.DataFrame) -> str:
 
 
 def not_scored(methods: pd.Series, of_these: pd.Series) -> list[str]:
-    """A sentence about methods that were run before pairs as common were drawn."""
+    """About methods that were run before pairs as common were drawn, and codes were resampled."""
     without = [name for name in dict.fromkeys(methods) if name not in set(of_these)]
-    return ["", f"Not scored against pairs as common: {', '.join(without)}."] if without else []
+    if not without:
+        return []
+    narrow = "their intervals do not count that pairs share codes, and are too narrow"
+    return ["", f"Not scored against pairs as common: {', '.join(without)}; {narrow}."]
 
 
 def _table(block: pd.DataFrame, relations: list[str]) -> list[str]:

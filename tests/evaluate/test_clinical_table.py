@@ -61,13 +61,13 @@ def test_relations_against_codes_as_common_are_a_table_of_their_own():
     assert "| method | r | x unsupervised |" in first and "| old | **0.800** | 0.600 |" in first
     assert "behind in 1: r (0.700, 0.100 behind old)" in first
     assert "| new | **0.650** |" in second and "(0.600, 0.050 behind new)" in second
-    assert "Not scored against pairs as common: old." in second
+    assert "Not scored against pairs as common: old; their intervals" in second
     only_new = clinical.markdown(table[table["method"] != relations.ONE_SHOT])
     assert "| new | **0.650** |" in only_new
     table = table.rename(columns={"column": "relation"}).assign(seconds=1.0)
     known = relations.markdown(table[table["relation"] != "x unsupervised"])
     assert "Against random pairs of codes as common:" in known
-    assert "Not scored against pairs as common: old." in known
+    assert "Not scored against pairs as common: old; their intervals" in known
 
 
 def test_a_run_goes_on_where_it_stopped(tmp_path, monkeypatch):
