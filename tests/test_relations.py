@@ -121,7 +121,8 @@ def test_planted_pairs_are_found_and_zeros_give_one_half():
     found = relation_auc(E, CODES, pairs).loc["similar"]
     assert found["auc"] > 0.99
     nothing = relation_auc(np.zeros((50, 3)), CODES, pairs).loc["similar"]
-    assert nothing[["auc", "lo", "hi"]].tolist() == pytest.approx([0.5, 0.5, 0.5])
+    assert nothing["auc"] == 0.5
+    assert nothing[["lo", "hi"]].isna().all()  # nothing was told: there is no interval
 
 
 def test_interval_covers_the_truth_about_as_often_as_it_says():

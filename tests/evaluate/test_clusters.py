@@ -13,6 +13,7 @@ from daniel.errors import InputError, ParameterError
 from daniel.estimator import Daniel
 from daniel.evaluate import clusters
 from daniel.evaluate.clusters import (
+    _group,
     _in_steps,
     _medians,
     _share,
@@ -406,3 +407,43 @@ def test_steps_of_shares_neither_turn_nor_make_a_difference():
     found = _top_codes(sp.csr_array(Z), labels, ("few", "like", "apart"), 11)
     assert set(found["code"]) == {"apart"}
     assert found["difference"].tolist() == pytest.approx([0.45, -0.45])
+
+
+@pytest.mark.parametrize("n", [3, 4, 8])
+def test_few_patients_have_a_silhouette_of_fewer_clusters_than_patients(n):
+    Y = np.random.default_rng(0).standard_normal((n, 3))
+    labels, table = _group(Y, None, 1, 0)
+    assert table["k"].tolist() == list(range(2, n))
+    assert np.unique(labels).size == table.loc[table["silhouette"].idxmax(), "k"]
+
+
+def test_two_patients_have_no_silhouette():
+    with pytest.raises(InputError, match="by the silhouette: give k"):
+        _group(np.eye(2), None, 1, 0)
+    assert sorted(_group(np.eye(2), 2, 1, 0)[0]) == [1, 2]
+
+
+def test_a_sample_that_misses_a_tiny_cluster_has_no_silhouette_of_that_k(monkeypatch):
+    """Of 60 patients 20 are looked at: one is far off, and not among them."""
+    monkeypatch.setattr(clusters, "SILHOUETTE_PATIENTS", 20)
+    Y = np.random.default_rng(0).standard_normal((60, 2))
+    Y[np.random.RandomState(0).permutation(60)[-1]] = 1000
+    labels, table = _group(Y, None, 1, 0)
+    assert table["k"].tolist() == list(range(3, 9))
+    assert np.unique(labels).size > 2
+    monkeypatch.setattr(clusters, "MOST_CLUSTERS", 2)
+    with pytest.raises(InputError, match="give k"):
+        _group(Y, None, 11, 0)
+
+
+def test_outcomes_in_small_clusters_alone_are_told_as_such(cohort, monkeypatch):
+    """The message said that nobody had the outcome."""
+    model, matrix, _ = cohort
+    few = matrix.patients[::2][:5]
+    table = planted(cohort)
+    table["event"] = table["patient"].isin(few).astype(int)
+    order = np.isin(np.sort(matrix.patients[::2]), few)
+    labels = np.where(order, 3, 1 + np.arange(order.size) % 2)
+    monkeypatch.setattr(clusters, "_group", lambda *_: (labels, pd.DataFrame()))
+    with pytest.raises(InputError, match="No cluster of 11 patients or more has the outcome"):
+        cluster_patients(model, matrix, TARGET, table)

@@ -110,6 +110,41 @@ def test_what_the_shown_digits_do_not_tell_apart_is_level():
     assert "level with the best in 1: tie (0.70, with it)." in Comparison(few).statement("ours")
 
 
+def test_relations_of_few_pairs_are_not_counted_and_named():
+    """A method was first by a relation that the report itself calls one that says nothing."""
+    rows = FOUND.table.assign(kind="relation", n=10)
+    assert Comparison(rows).statement("ours") == FOUND.statement("ours")
+    few = Comparison(rows.assign(n=rows["column"].map({"r": 9, "s": 10})))
+    assert few.statement("ours") == (
+        "ours is first in 0 of 1 columns; behind in 1: s (0.700, 0.050 behind rival); not counted, "
+        "since fewer than 10 pairs say nothing about a relation: r."
+    )
+    assert list(few.margins("ours").index) == ["r", "s"]
+    assert Comparison(rows.assign(n=9)).statement("ours") == (
+        "No column tells where ours stands; not counted, since fewer than 10 pairs say nothing "
+        "about a relation: r, s."
+    )
+    cases = Comparison(rows.assign(n=9, kind="target"))  # of these others decide
+    assert cases.statement("ours").startswith("ours is first in 1 of 2 columns")
+
+
+def test_what_is_left_out_stays_with_the_table(matrix, pairs, model):
+    """A relation without random pairs, and one without known codes, were gone without a word."""
+    codes = (*CODES, "B:0", "B:1")
+    more = [("B:0", "B:1", "full"), ("A:0", "X:1", "lost"), ("A:1", "X:1", "similar")]
+    known = pd.concat([pairs, pd.DataFrame(more, columns=pairs.columns)])
+    E = np.random.default_rng(0).standard_normal((14, 3))
+    entry = Entry("it", SimpleNamespace(embedding_=E, theta_=E @ E.T))
+    told = {"unknown_pairs": 2, "unknown_codes": ["X:1"], "unknown_relations": ["lost"]}
+    assert relation_rows(entry, codes, known).attrs == {"left_out": ["full"], **told}
+    twice = relation_rows(entry, codes, known, counts=np.arange(14)).attrs
+    assert twice["left_out"] == ["full", "full, as common"]
+    wider = CodeMatrix(sp.hstack([matrix.Z, matrix.Z[:, :2]], format="csr"), codes, matrix.patients)
+    found = comparison([entry, entry], wider, known, target="A:0", folds=3).coarse()
+    assert found.table.attrs == {"left_out": ["full"], **told}
+    assert comparison([Entry("d", model)], matrix, target="A:0", folds=3).table.attrs == {}
+
+
 def test_markdown_marks_the_leader_of_each_column():
     lines = FOUND.markdown("ours").splitlines()
     assert lines[0] == "| method | r | s |"

@@ -105,9 +105,20 @@ def test_unknown_codes_are_counted_and_ten_are_named():
     assert "15 of 16 known pairs" in str(unknown)
     assert "X:09 and 5 more" in str(unknown)
     assert "X:10" not in str(unknown)
+    assert "no pair is left" not in str(unknown)
     _, nothing = split_known(PAIRS, ["PheCode:290.1", "PheCode:250", "RXNORM:1"])
     assert not nothing
     assert "Every known pair" in str(nothing)
+
+
+def test_relations_that_lost_all_of_their_pairs_are_named():
+    rows = [("A", "X:1", "isa"), ("A", "X:2", "treats"), ("A", "B", "like"), ("A", "X:2", "like")]
+    _, unknown = split_known(pd.DataFrame(rows, columns=PAIRS.columns), ["A", "B"])
+    assert unknown.lost == ("isa", "treats")
+    assert str(unknown) == (
+        "3 of 4 known pairs are left out, since the study does not have 2 of their codes: X:1, "
+        "X:2; no pair is left of isa, treats."
+    )
 
 
 def test_vocabularies_may_be_spelled_otherwise():
@@ -192,6 +203,10 @@ def test_drugs_of_one_atc_class_pair():
     assert found(rxnorm_atc_pairs(codes, elsewhere)) == one
     with pytest.raises(InputError, match="names"):
         rxnorm_atc_pairs(codes, ATC)
+    for few in ({}, {"RxNorm:1": "pindolol", "PheCode:1": "x"}):
+        with pytest.raises(InputError, match=r"fewer than two .*--descriptions.* column code"):
+            rxnorm_atc_pairs(codes, ATC, few)
+    assert rxnorm_atc_pairs(["PheCode:1", "RxNorm:4"], ATC, {}).empty
     with pytest.raises(ParameterError, match="level"):
         rxnorm_atc_pairs(codes, ATC, DRUGS, level=5)
 

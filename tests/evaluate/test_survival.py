@@ -378,3 +378,11 @@ def test_nothing_to_compare_is_said():
         logrank([1, 2], [1, 1], [0, 0])
     with pytest.raises(InputError, match="Nobody has the outcome"):
         logrank([1, 2], [0, 0], [0, 1])
+
+
+def test_numpy_warns_after_a_curve_as_before():
+    """lifelines turns its warnings off, for the whole process."""
+    with np.errstate(divide="warn", invalid="raise"):
+        before = np.geterr()
+        kaplan_meier([1, 2, 3], [1, 0, 1])
+        assert np.geterr() == before

@@ -92,6 +92,13 @@ def test_relations_are_those_of_relation_auc(study):
     assert frame["AUC, codes as common"].iloc[0] == common
 
 
+def test_a_relation_that_lost_all_of_its_pairs_is_named(study, tmp_path):
+    path = tmp_path / "pairs.tsv"
+    path.write_text((study.root / "pairs.tsv").read_text() + "PheCode:0\tRxNorm:8\ttreats\n")
+    (section,) = assemble(study.root / "model", pairs=path).sections
+    assert "codes: PheCode:999, RxNorm:8; no pair is left of treats." in section.text
+
+
 @pytest.fixture
 def umls(tmp_path):
     """A release that knows three of the codes by their own vocabulary, and two relations."""
@@ -134,6 +141,8 @@ def test_hierarchies_give_known_pairs(study, tmp_path):
         [["PheCode:290", "PheCode:290.1", "PheCode similar"]],
         [["RxNorm:135447", "RxNorm:183379", "RxNorm similar"]],
     ]
+    with pytest.raises(InputError, match=r"fewer than two drugs .* have a name: .*--descriptions"):
+        list(choices.pairs(codes, {}))
     with pytest.raises(InputError, match=r"atc.csv relates no two codes of the study"):
         assemble(study.root / "model", choices=Choices(atc=table))
 
@@ -339,6 +348,13 @@ def one_sentence(text, *words):
 def test_a_folder_of_another_study(study, other_study):
     text = run(study.root / "model", other_study, "--target", TARGET, code=2)
     one_sentence(text, "elsewhere", "'another'", "'trial'")
+
+
+def test_another_study_of_the_same_name_is_told_by_its_codes(study, tmp_path):
+    other = replace(study.study, sites=(), codes=Codes(names=CODES[:7]))
+    prepare(str(study.root / "north.csv"), other, "north", tmp_path / "namesake")
+    text = run(study.root / "model", tmp_path / "namesake", code=2)
+    one_sentence(text, "namesake", "'trial'", "of whose codes it lacks", "8 more")
 
 
 def test_the_same_study_with_a_new_roster_is_no_other(study, tmp_path):

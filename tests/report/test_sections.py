@@ -282,6 +282,19 @@ def test_few_cases_have_two_digits_in_the_comparison_too():
     assert "0.84 |" in Comparison(table).markdown()
 
 
+def test_a_comparison_does_not_count_relations_of_few_pairs():
+    columns = ["method", "kind", "column", "n", "auc"]
+    rows = [
+        (method, "relation", column, n, auc)
+        for method, auc in ((FEDERATED, 0.8), ("rival", 0.7))
+        for column, n in (("similar", 9), ("treats", 10))
+    ]
+    table = pd.DataFrame(rows, columns=columns).assign(setting="", lo=0.1, hi=0.9)
+    section = comparison_section(Comparison(table), ["north"], False)
+    assert "is first in 1 of 1 columns; not counted, since fewer than 10 pairs" in section.text
+    assert list(section.tables[0].frame.columns) == ["similar", "treats"]
+
+
 def test_a_rule_that_stands_in_for_onset_says_so():
     section = phenotype_section(phenotyping(rule=FALLBACK), WORDS)
     assert "Too few patients have records before and after the first with the target" in (
@@ -407,6 +420,16 @@ def test_few_pairs_have_no_interval_and_are_said_to_say_nothing():
     assert "Fewer than 10 pairs say nothing about a relation: PheCode-$RxNorm$." in section.text
     assert "the best is PheCode similar with 0.90" in section.figures[0].alt
     assert "say nothing" not in relations_section(relation_table()).text
+
+
+def test_scores_that_are_all_equal_have_a_dash_for_an_interval():
+    codes = [f"A:{k}" for k in range(40)]
+    pairs = pd.DataFrame({"code1": codes[:20], "code2": codes[20:], "relation": "r"})
+    section = relations_section(relation_auc(np.zeros((40, 2)), codes, pairs))
+    assert section.tables[0].frame["95 % interval"].tolist() == ["–"]
+    assert "Where all scores are equal" in section.tables[0].meaning
+    assert "nan" not in section.figures[0].svg.lower()
+    assert "scores are equal" not in relations_section(relation_table()).tables[0].meaning
 
 
 def test_where_all_relations_have_few_pairs_none_is_the_best():

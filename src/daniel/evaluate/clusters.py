@@ -17,6 +17,7 @@ import scipy.sparse as sp
 from sklearn.cluster import KMeans
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import silhouette_score
+from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from daniel.checks import is_whole, shown
@@ -60,7 +61,8 @@ class Clusters:
                with the code, in steps (`_in_steps`), and whether a share is told ("=") or at most
                ("≤") or at least ("≥") so large, since few have the code or lack it; a small one of
                more than two clusters is left out of all of them (`too_small`)
-    silhouette k, silhouette, enough (every cluster has `floor` patients); empty if k was given
+    silhouette k, silhouette, enough (every cluster has `floor` patients); empty if k was given; of
+               many patients it is that of a sample, and a k is missing if all these are in one
     chi2, p_value: of the log-rank test among the clusters in `sizes` that have `floor` patients;
     a smaller one is in no other table, nor in the test.
     without_outcome: patients with the target whom the survival table does not name, in tens.
@@ -123,13 +125,18 @@ def cluster_patients(
     with threadpool_limits(1):  # small sums: threads would only wait for each other
         labels, table = _group(Y, k, floor, random_state)
     large = [c for c in np.unique(labels) if (labels == c).sum() >= floor]
+    tested = np.isin(labels, large)
     if len(large) < 2:
         raise InputError(
             f"Only one cluster has {floor} patients or more, so there is none to compare it with: "
             "try another k, or give more patients."
         )
     time, event = follow_up["time"].to_numpy(), follow_up["event"].to_numpy()
-    tested = np.isin(labels, large)
+    if not event[tested].any():
+        raise InputError(
+            f"No cluster of {floor} patients or more has the outcome, so there is nothing to "
+            "compare: try a smaller k, or give more patients."
+        )
     test = logrank(time[tested], event[tested], labels[tested])
     curves = {
         c: released(kaplan_meier(time[labels == c], event[labels == c]), floor=floor) for c in large
@@ -219,19 +226,26 @@ def _group(
         return _k_means(Y, k, random_state), pd.DataFrame(
             columns=["k", "silhouette", "enough"]
         ).astype({"k": int, "silhouette": float, "enough": bool})
+    if len(Y) < 3:
+        raise InputError(
+            "Too few patients to choose the number of clusters by the silhouette: give k, or more "
+            "patients."
+        )
     found, rows = {}, []
-    for size in range(2, min(MOST_CLUSTERS, len(Y) // floor) + 1):
+    some = check_random_state(random_state).permutation(len(Y))[:SILHOUETTE_PATIENTS]
+    # A silhouette needs fewer clusters than patients.
+    for size in range(2, min(MOST_CLUSTERS, len(Y) // floor, len(Y) - 1) + 1):
         try:
             found[size] = _k_means(Y, size, random_state)
         except InputError:  # fewer different patients than clusters
             break
         enough = bool(np.bincount(found[size])[1:].min() >= floor)
-        some = min(SILHOUETTE_PATIENTS, len(Y))
-        value = silhouette_score(Y, found[size], sample_size=some, random_state=random_state)
-        rows.append((size, float(value), enough))
+        drawn = found[size][some]
+        if np.unique(drawn).size > 1:  # the sample may miss all clusters but one
+            rows.append((size, float(silhouette_score(Y[some], drawn)), enough))
     table = pd.DataFrame(rows, columns=["k", "silhouette", "enough"])
     usable = table[table["enough"].astype(bool)]
-    if table.empty:
+    if not found:
         raise InputError(ALL_ALIKE)
     if usable.empty:
         raise InputError(

@@ -23,7 +23,7 @@ from sklearn.base import clone
 from daniel.errors import InputError
 from daniel.evaluate.cases import Cases
 from daniel.evaluate.phenotype import CLASSIFIERS, UNSUPERVISED, Classifier, auc_digits, phenotype
-from daniel.evaluate.relations import Draws, relation_auc, theta_pairs
+from daniel.evaluate.relations import FEWEST_PAIRS, Draws, relation_auc, theta_pairs
 from daniel.evaluate.rivals import PPMISVD, CorrelationSVT
 from daniel.evaluate.scores import positions
 from daniel.matrix import CodeMatrix
@@ -60,7 +60,8 @@ class Comparison:
     """table: method, setting, column, n, auc, lo, hi (95 %), one row a score of an entry.
 
     Also kind, "relation" or "target", if it is known: a relation may have the name of a column of
-    phenotyping, and then both names tell their kind.
+    phenotyping, and then both names tell their kind.  With relations, its attrs tell what was left
+    out: left_out, unknown_pairs, unknown_codes, unknown_relations, as of `relation_auc`.
     """
 
     table: pd.DataFrame
@@ -97,6 +98,14 @@ class Comparison:
             return name
         kind = self.table["kind"]
         return name.mask(kind.groupby(name).transform("nunique") > 1, name + " (" + kind + ")")
+
+    def _silent(self) -> list[str]:
+        """Columns of relations with too few pairs to say anything."""
+        if "kind" not in self.table:
+            return []
+        pairs = self.table["n"][self.table["kind"] == RELATION]
+        fewest = pairs.groupby(self._names(), sort=False).min()
+        return list(fewest.index[fewest < FEWEST_PAIRS])
 
     def wide(self) -> pd.DataFrame:
         """AUCs, one row a method and one column a relation or target."""
@@ -135,9 +144,12 @@ class Comparison:
     def statement(self, method: str, *, aside: Collection[str] = ()) -> str:
         """In words: where the method is first, level with the best, or behind, whom, by how much.
 
-        By the digits that the table shows: what they do not tell apart is level.
+        By the digits that the table shows: what they do not tell apart is level.  Relations with
+        too few pairs to say anything are not counted, and named.
         """
         margins, digits = self.coarse().margins(method, aside=aside), self.digits()
+        silent = [name for name in self._silent() if name in margins.index]
+        margins = margins.drop(index=silent)
         left = [name for name in aside if name in set(self.table["method"])]
         besides = f", leaving {' and '.join(left)} aside" if left else ""
         level, behind = [], []
@@ -151,10 +163,15 @@ class Comparison:
                 behind.append(f"{column} ({own}, {gap:.{d}f} behind {row['rival']})")
         first = len(margins) - len(level) - len(behind)
         parts = [f"{method} is first in {first} of {len(margins)} columns{besides}"]
+        if silent and margins.empty:
+            parts = [f"No column tells where {method} stands{besides}"]
         if level:
             parts.append(f"level with the best in {len(level)}: {', '.join(level)}")
         if behind:
             parts.append(f"behind in {len(behind)}: {', '.join(behind)}")
+        if silent:
+            why = f"since fewer than {FEWEST_PAIRS} pairs say nothing about a relation"
+            parts.append(f"not counted, {why}: {', '.join(silent)}")
         return "; ".join(parts) + "."
 
 
@@ -180,7 +197,7 @@ def comparison(
     entries : fitted methods; each has the codes of `matrix` in their order, or names them.
     matrix : records that tell the target; for an honest unsupervised AUC of patients that no
         method was fitted to.  Only its codes matter for relations.
-    pairs : known relations, code1, code2, relation; `relation_auc` says which are left out.
+    pairs : known relations, code1, code2, relation; the table's attrs say which are left out.
     target, labels, sites, folds, cases, classifiers, without : see
         :func:`daniel.evaluate.phenotype.phenotype`; the classifiers are the paper's tree and
         logistic regression unless given.
@@ -210,7 +227,9 @@ def comparison(
             tables.append(rows.assign(kind=TARGET))
     if not tables:
         raise InputError("No method was given to compare.")
-    return Comparison(pd.concat(tables, ignore_index=True))
+    table = pd.concat(tables, ignore_index=True)
+    table.attrs = tables[0].attrs  # the relations', which are the same for every entry
+    return Comparison(table)
 
 
 def relation_rows(
@@ -225,7 +244,7 @@ def relation_rows(
     """AUC of one entry for each relation, by the cosine of its rows.
 
     counts (p,): of the records with each code; then each relation has a second row, with AS_COMMON
-    after its name.
+    after its name.  What `relation_auc` leaves out is told in the same attrs.
 
     A method that is not Daniel and has couplings `theta_` is scored by them too, as the paper does
     with its baselines.  A model that names its codes may have them in another order.
@@ -236,16 +255,22 @@ def relation_rows(
         theta = theta_pairs(entry.model)
         ways["theta"] = lambda i, j: theta(where[i], where[j])
     tables = []
+    attrs: dict[str, Any] = {}
+    without: list[str] = []
     against = {"": None} if counts is None else {"": None, AS_COMMON: counts}
     for (way, given), (name, common) in product(ways.items(), against.items()):
         found = relation_auc(
             given, codes, pairs, score=way, counts=common, draws=draws, random_state=random_state
         )
+        attrs = found.attrs
+        without += [relation + name for relation in attrs["left_out"]]
         found = found.rename(index=lambda relation, name=name: relation + name).reset_index()
         found = found.rename(columns={"relation": "column", "n_pairs": "n"})
         setting = _joined(entry.setting, way if len(ways) > 1 else "")
         tables.append(found.assign(method=entry.method, setting=setting)[COLUMNS])
-    return pd.concat(tables, ignore_index=True)
+    table = pd.concat(tables, ignore_index=True)
+    table.attrs = attrs | {"left_out": list(dict.fromkeys(without))}
+    return table
 
 
 def phenotype_rows(

@@ -86,7 +86,8 @@ def rxnorm_atc_pairs(
     """Drugs of one ATC class: RxNorm ingredients that share the first characters of an ATC code.
 
     atc: a table with a column atc_code and either code ("RXNORM:1191") or atc_name; in the latter
-    case a drug is found by its name, which `names` gives (code -> name), in any letter case.
+    case a drug is found by its name, which `names` gives (code -> name), in any letter case; names
+    of fewer than two drugs can relate none, and are an error.
     level: 4 is the chemical subgroup, five characters; a drug may be in several classes.
     """
     if level not in ATC_LENGTH:
@@ -99,6 +100,11 @@ def rxnorm_atc_pairs(
     elif "atc_name" in table and names is not None:
         key = table["atc_name"].astype(str).str.lower()
         of_drug = {code: str(names[code]).lower() for code in drugs if code in names}
+        if len(of_drug) < 2 <= len(drugs):
+            raise InputError(
+                "The ATC table gives drugs by name, and fewer than two drugs of the study have a "
+                "name: give names (`--descriptions`), or a table with a column code."
+            )
     else:
         raise InputError(
             "The ATC table has no column code: give it one, or give atc_name and the drugs' names."

@@ -22,12 +22,14 @@ NAMED = 10  # unknown codes that a message names
 class Unknown:
     """Codes of known pairs that a study does not have; its text is one sentence.
 
-    pairs: number of pairs left out; codes: the unknown codes in order; total: all pairs given.
+    pairs: number of pairs left out; codes: the unknown codes in order; total: all pairs given;
+    lost: relations that no pair is left of.
     """
 
     pairs: int
     codes: tuple[str, ...]
     total: int
+    lost: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.codes)
@@ -39,8 +41,11 @@ class Unknown:
         more = f" and {len(self.codes) - NAMED:,} more" if len(self.codes) > NAMED else ""
         return (
             f"{self.pairs:,} of {self.total:,} known pairs are left out, since the study does not "
-            f"have {len(self.codes):,} of their codes: {names}{more}."
+            f"have {len(self.codes):,} of their codes: {names}{more}{self._lost()}."
         )
+
+    def _lost(self) -> str:
+        return f"; no pair is left of {', '.join(self.lost)}" if self.lost else ""
 
 
 def read_pairs(path: str | Path) -> pd.DataFrame:
@@ -67,11 +72,19 @@ def split_known(pairs: pd.DataFrame, codes: Sequence[str]) -> tuple[pd.DataFrame
     """
     ends = pairs[ENDS].map(spelling(codes))
     pairs = pairs.assign(**ends)
-    known = ends.isin(set(codes))
+    inside = ends.isin(set(codes)).all(axis=1)
+    return pairs[inside].reset_index(drop=True), outside(pairs, codes)
+
+
+def outside(pairs: pd.DataFrame, codes: Sequence[str]) -> Unknown:
+    """What has a code that is not in `codes`, spelled as there."""
+    known = pairs[ENDS].isin(set(codes)).to_numpy()
     inside = known.all(axis=1)
-    strange = sorted(set(ends.to_numpy()[~known.to_numpy()]))
-    unknown = Unknown(int((~inside).sum()), tuple(map(str, strange)), len(pairs))
-    return pairs[inside].reset_index(drop=True), unknown
+    strange = sorted(set(map(str, pairs[ENDS].to_numpy()[~known])))
+    relation = pairs["relation"].astype(str)
+    left = set(relation[inside])
+    lost = [name for name in relation.unique() if name not in left]
+    return Unknown(int((~inside).sum()), tuple(strange), len(pairs), tuple(lost))
 
 
 def tidy(one: pd.Series, two: pd.Series, relation: pd.Series | str) -> pd.DataFrame:

@@ -24,6 +24,7 @@ from scipy.stats import t as student
 
 from daniel.checks import check_choice, is_auto, is_whole, shown
 from daniel.errors import InputError, ParameterError
+from daniel.evaluate.pairs import NAMED, outside, tidy
 from daniel.matrix import vocabulary_of
 
 __all__ = ["cosine_pairs", "negatives", "rank_auc", "relation_auc", "theta_pairs"]
@@ -36,6 +37,7 @@ ENOUGH, FEWEST_DRAWS, MOST_DRAWS = 5_000, 10, 500
 MOST_SHARE = 0.5  # of the known pairs, that a code counts as having at most
 LEAST_OF_OWN = 0.5  # of the variance that pairs without common codes would have
 TINY = 1e-20  # a variance that is none
+BEYOND = 0.025  # chance beyond either bound
 # Codes about as common: so many on either side, 1/40 of a vocabulary, within these limits.
 FEWEST_BESIDE, MOST_BESIDE, BESIDE = 2, 10, 40
 PATIENCE = 20  # redraws among them, before twice as many are let in
@@ -81,10 +83,12 @@ def relation_auc(
     interval lo, hi, and tpr_01, tpr_05, tpr_10: the largest share of positive pairs above a
     threshold that at most 1, 5 or 10 % of all drawn negatives reach. The interval knows that pairs
     with a common code are alike (`_interval`). Fewer than FEWEST_PAIRS say nothing: their interval
-    is 0 to 1.
+    is 0 to 1. Where all scores are equal there is no interval: lo and hi are NaN.
 
     Relations of code types of which nearly every pair is known have no negatives. They are left
-    out, and named in the table's attrs["left_out"].
+    out, and named in the table's attrs["left_out"]. attrs["unknown_pairs"] is how many pairs have a
+    code outside `codes`, attrs["unknown_codes"] these codes, ten at most, and
+    attrs["unknown_relations"] the relations that lost all of their pairs so.
     """
     score_of = _pair_score(embedding, len(codes), score)
     drawn = negatives(codes, pairs, counts=counts, draws=draws, random_state=random_state)
@@ -101,7 +105,7 @@ def relation_auc(
         for name, rate in RATES.items():
             rows[relation][name] = _found_at(positive, negative.ravel(), rate)
     table = pd.DataFrame.from_dict(rows, orient="index").rename_axis("relation")
-    table.attrs["left_out"] = left_out
+    table.attrs.update(left_out=left_out, **_unknown(codes, pairs))
     return table
 
 
@@ -240,6 +244,17 @@ def _positives(codes: Sequence[str], pairs: pd.DataFrame) -> Iterator[tuple[str,
         yield str(name), i[chosen], j[chosen]
 
 
+def _unknown(codes: Sequence[str], pairs: pd.DataFrame) -> dict[str, Any]:
+    """What is left out for a code outside `codes`, each pair counted once."""
+    pairs = pairs.astype(str).reset_index(drop=True)
+    found = outside(tidy(pairs["code1"], pairs["code2"], pairs["relation"]), codes)
+    return {
+        "unknown_pairs": found.pairs,
+        "unknown_codes": list(found.codes[:NAMED]),
+        "unknown_relations": list(found.lost),
+    }
+
+
 def _key(i: Indices, j: Indices, p: int) -> Indices:
     """One number for each unordered pair."""
     keys: Indices = np.minimum(i, j) * p + np.maximum(i, j)
@@ -363,10 +378,15 @@ def _interval(
     each of its codes, and is far too wide where pairs share none. As in regressions with clusters,
     a code in many of the known pairs weighs more, and few codes make the interval wider by
     Student's t. It is symmetric for the logit of the AUC.
+
+    Scores that are all equal have none. Where every pair is told, or none, the variance is 0 and
+    tells nothing: see `_least_of_perfect`.
     """
     if len(positive) < FEWEST_PAIRS:
         return 0.0, 1.0
     scores = negative.ravel()
+    if min(positive.min(), scores.min()) == max(positive.max(), scores.max()):
+        return np.nan, np.nan
     terms = [
         (_placements(positive, scores[None])[0] - auc) / positive.size,
         (1 - auc - _placements(scores, positive[None])[0]) / scores.size,
@@ -380,9 +400,20 @@ def _interval(
     own = sum(float(term @ term) for term in terms)
     variance = max(squares.sum() - own, LEAST_OF_OWN * own)
     if variance < TINY or not 0 < auc < 1:
-        return auc, auc
+        least = _least_of_perfect(ends)
+        return (min(least, auc), 1.0) if auc > 0.5 else (0.0, max(1 - least, auc))
     codes = squares.sum() ** 2 / (squares**2).sum()  # as many as would tell as much, all alike
-    half = student.ppf(0.975, codes) * np.sqrt(variance) / (auc * (1 - auc))
+    half = student.ppf(1 - BEYOND, codes) * np.sqrt(variance) / (auc * (1 - auc))
     odds = np.log(auc / (1 - auc)) + np.array([-half, half])
     lo, hi = 1 / (1 + np.exp(-odds))
     return float(lo), float(hi)
+
+
+def _least_of_perfect(ends: Sequence[tuple[Indices, Indices]]) -> float:
+    """Lower bound of an AUC of 1, as of a share of n among n (Clopper and Pearson).
+
+    ends : codes of the known and of the random pairs. n is the number of pairs without common codes
+    that would tell as much, if pairs with a common code are all alike; the smaller of the two.
+    """
+    alone = (i.size**2 / ((np.bincount(np.r_[i, j]) ** 2).sum() - i.size) for i, j in ends)
+    return float(BEYOND ** (1 / min(alone)))

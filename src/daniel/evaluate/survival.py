@@ -65,7 +65,8 @@ def kaplan_meier(time: ArrayLike, event: ArrayLike) -> pd.DataFrame:
     time, and the first row is time 0.  Where the band is not defined (S is 0) it reaches from 0 to
     the bound before.
     """
-    fitted = KaplanMeierFitter().fit(np.asarray(time, float), np.asarray(event, int))
+    with np.errstate():  # lifelines silences numpy for the whole process, and would leave it so
+        fitted = KaplanMeierFitter().fit(np.asarray(time, float), np.asarray(event, int))
     steps = fitted.event_table
     survival = fitted.survival_function_.to_numpy().ravel()
     lo, hi = fitted.confidence_interval_.to_numpy().T

@@ -47,6 +47,7 @@ COMMONNESS = (
     " Known pairs are often of common codes: the last AUC, against random pairs of codes about as "
     "common, hardly counts how common codes are; a dash: there are no such pairs."
 )
+ALL_EQUAL = " Where all scores are equal they tell nothing, and there is no interval."
 STRONGEST = 15  # edges in the table of a graph
 MOST_NAMED = 5  # of the codes that are hidden beside a target
 
@@ -81,6 +82,7 @@ def relations_section(
         for name, table in scores.items()
         for row in [table.loc[relation]]
     ]
+    alike = any(table["lo"][~few].isna().any() for table in scores.values())
     drawn = {name: _drawable(table) for name, table in scores.items()}
     return Section(
         "Known relations",
@@ -92,6 +94,7 @@ def relations_section(
                 "AUC is the chance that a known pair scores above a random one: 0.5 is a guess, 1 "
                 "is perfect; the interval allows for pairs that share codes; the shares say how "
                 "many known pairs are found while so few random pairs are mistaken for one."
+                + (ALL_EQUAL if alike else "")
                 + (COMMONNESS if "auc_as_common" in cosine else ""),
                 "Known pairs against random pairs",
             )
