@@ -128,8 +128,8 @@ def markdown(table: pd.DataFrame) -> str:
         f"among those that {least} to {most - 1:,} held-out patients have; codes above and below "
         "are hidden too, and each site has as many records with the target as without. Rivals show "
         "the dimension of 25, 50 and 100 with the best mean in each column by itself (the RBM has "
-        "50 alone), Daniel runs with its defaults. In brackets: by how much one shot is ahead, with "
-        "the standard error over the targets, and in how many targets it is ahead and behind. "
+        "50 alone), Daniel runs with its defaults. In brackets: by how much one shot is ahead, and "
+        "its standard error over the targets, and in how many targets it is ahead and behind. "
         "Every number: [targets.csv](targets.csv).",
     ]
     for name, block in table.groupby("problem", sort=False):
