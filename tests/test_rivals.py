@@ -1,14 +1,17 @@
 """The rivals: each against a plain reckoning of its formula, all on planted structure."""
 
 import sys
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
 from scipy import sparse
+from scipy.sparse.linalg import ArpackError
 from sklearn.base import clone
 from sklearn.decomposition import PCA
 
 from daniel.errors import InputError, MissingDependencyError, ParameterError
+from daniel.evaluate import rivals
 from daniel.evaluate.phenotype import phenotype
 from daniel.evaluate.relations import cosine_pairs, rank_auc
 from daniel.evaluate.rivals import PPMISVD, RBM, CorrelationSVT, LogisticPCA, Word2Vec
@@ -132,6 +135,32 @@ def test_records_of_one_code_each_have_no_pairs(positive_only):
     Z = np.eye(60)[np.random.default_rng(0).integers(0, 60, 300)]
     E = PPMISVD(10, positive_only=positive_only).fit(Z).embedding_
     assert len(E) == 60 and E.shape[1] >= 1 and not E.any()
+
+
+@pytest.mark.parametrize("positive_only", [False, True])
+def test_records_whose_pmi_is_never_above_the_shift(positive_only):
+    """Common codes: no pair meets twice as often as chance has it."""
+    E = PPMISVD(10, shift=2, positive_only=positive_only).fit(records(500, 60, 0.5)).embedding_
+    assert len(E) == 60 and not E.any()
+
+
+@pytest.mark.parametrize("positive_only", [False, True])
+def test_where_arpack_fails_a_dense_solver_does_it(positive_only, monkeypatch):
+    rival = PPMISVD(10, eigen_power=1, positive_only=positive_only)
+    Z = records(200, 40, 0.15)
+    wanted = rival.fit(Z).embedding_
+    for name in ("svds", "eigsh"):
+        monkeypatch.setattr(rivals, name, Mock(side_effect=ArpackError(-9)))
+    found = clone(rival).fit(Z).embedding_
+    assert found @ found.T == pytest.approx(wanted @ wanted.T, abs=1e-8)
+
+
+def test_singular_values_next_to_zero():
+    """Their squares underflow, and ARPACK says that its starting vector is zero."""
+    M = 1e-200 * records(60, 60, 0.2)
+    vectors, values = rivals._top_singular(sparse.csr_array(M), 10, 0)
+    assert values * 1e200 == pytest.approx(np.linalg.svd(M * 1e200)[1][:10])
+    assert vectors.T @ vectors == pytest.approx(np.eye(10), abs=1e-8)
 
 
 def test_constant_codes_are_zero_rows():

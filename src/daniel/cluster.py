@@ -156,8 +156,13 @@ def _named(error: Exception) -> str:
     return f"{type(error).__name__} ({Path(line.filename).name}, line {line.lineno})"
 
 
-def _run(work: Work, part: _Hidden, shared: _Hidden, item: Any) -> _Hidden:
-    """`work` on one part, on the calling thread alone: Dask runs as many as there are threads."""
+def _run(work: Work, part: _Hidden, shared: _Hidden, item: Any, core: str) -> _Hidden:
+    """`work` on one part, on the calling thread alone: Dask runs as many as there are threads.
+
+    core: the code that is expected.  A part may have moved to a worker that nobody has asked yet.
+    """
+    if core != CORE:
+        raise _WorkFailed("other code")
     try:
         with one_thread():
             return _Hidden(work(part.value, shared.value, item))
@@ -202,7 +207,8 @@ class Cluster:
         self.client = client
         self.address = client.scheduler_info()["address"]
         threads = self._threads()
-        self._check_versions()
+        self._known: set[str] = set()  # workers that have said what code they have
+        self._check_versions(threads)
         self.direct = self._reaches(threads)
         self.workers = len(threads)
         self.partitions = sum(threads.values()) if partitions is None else partitions
@@ -233,6 +239,8 @@ class Cluster:
                         result = self._fetch(begun[0])
                     break
                 except _WorkFailed as error:
+                    self._known.clear()  # it may be one that came meanwhile, with other code
+                    self._check_versions(self._threads())
                     raise NetworkError(
                         f"A worker of the Dask cluster at {self.address} failed with {error}: "
                         "give it more memory or use more workers if that is the cause."
@@ -259,7 +267,7 @@ class Cluster:
         submit = self.client.submit
         level = [
             submit(
-                *(_run, work, part, shared, item),
+                *(_run, work, part, shared, item, CORE),
                 workers=[where],
                 allow_other_workers=True,  # a worker may retire and hand over what it has
                 pure=False,
@@ -297,6 +305,7 @@ class Cluster:
         missing = [i for i, f in enumerate(kept.futures) if f is None or f.status != "finished"]
         if missing:
             threads = self._threads()
+            self._check_versions(threads)
             held = {w: 0 for w in sorted(threads)}
             for i, where in enumerate(kept.where):
                 if i not in missing:
@@ -352,12 +361,18 @@ class Cluster:
             raise self._gone() from None
 
     def _recover(self) -> None:
-        """After a loss: wait for the scheduler and for workers to come back, within reason."""
+        """After a loss: wait for the scheduler and for workers to come back, within reason.
+
+        All are asked again what code they have: one that restarts may have its old address.
+        """
         self._connect()
         end = time.monotonic() + RETURN
         while len(self._threads()) < self.workers and time.monotonic() < end:
             time.sleep(0.2)
-        self.workers = len(self._threads())
+        threads = self._threads()
+        self.workers = len(threads)
+        self._known.clear()
+        self._check_versions(threads)
 
     def _connect(self) -> None:
         """Wait while the client looks for its scheduler: it closes itself when it finds none."""
@@ -409,20 +424,40 @@ class Cluster:
     def _gone(self) -> NetworkError:
         return NetworkError(f"The Dask scheduler at {self.address} no longer answers. {AGAIN}")
 
-    def _check_versions(self) -> None:
-        """Parts and functions go to the workers by name: they need this very program."""
-        try:
-            found = set(self._call(self.client.run, _version).values())
-        except NetworkError:
-            raise
-        except Exception as error:
-            found = {f"none ({type(error).__name__})"}
+    def _check_versions(self, workers: Iterable[str]) -> None:
+        """Parts and functions go to the workers by name: they need this very program.
+
+        Only those are asked that have not been.  One that is lost meanwhile stays unknown.
+        """
+        new = [worker for worker in workers if worker not in self._known]
+        if not new:
+            return
+        told = self._versions(new)
+        found = {
+            answer if isinstance(answer, str) else f"none ({type(answer).__name__})"
+            for answer in told.values()
+        }
         if found - {_version()}:
             raise NetworkError(
                 f"Workers of the Dask cluster at {self.address} have daniel "
                 f"{', '.join(sorted(found))}, and here it is {_version()}: install the same "
                 "everywhere."
             )
+        self._known.update(told)
+
+    def _versions(self, workers: list[str]) -> dict[str, Any]:
+        """What each worker says, a version or an error; those are left out that were lost."""
+        ask = self.client.run
+        try:
+            with self._asking():
+                told = self._call(ask, _version, workers=workers, on_error="return")
+        except NetworkError:
+            raise
+        except _lost():
+            return {}
+        except Exception as error:
+            return {"": error}
+        return {w: answer for w, answer in told.items() if not isinstance(answer, _lost())}
 
 
 def _lost() -> tuple[type[BaseException], ...]:

@@ -45,3 +45,12 @@ def Z():
     rng = np.random.default_rng(3)
     U = 0.45 * np.repeat(np.eye(6), 5, axis=0)
     return gibbs(U, rng.permutation(np.linspace(-1.2, -0.2, 30)), 1500, rng)
+
+
+@pytest.fixture(scope="session")
+def sparse_Z():
+    """15,000 records of about two of 100 codes in ten groups: sums go through Phi itself."""
+    rng = np.random.default_rng(3)
+    group = rng.integers(0, 10, (15_000, 1))
+    chance = np.where(group == np.repeat(np.arange(10), 10), 0.12, 0.01)
+    return (rng.random((15_000, 100)) < chance).astype(np.uint8)

@@ -11,6 +11,7 @@ import time
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import Mock
 
 import dask.config
 import numpy as np
@@ -24,8 +25,15 @@ from daniel.cli import app
 from daniel.cluster import Cluster, distributed
 from daniel.core import checkpoint, couplings, natural, place
 from daniel.core.coordinates import paper_coordinates
-from daniel.core.ising import full_sweep, reference_gradient, reference_loss, stripes, sweep
-from daniel.core.records import Part, records_from
+from daniel.core.ising import (
+    _sweep_sums,
+    full_sweep,
+    reference_gradient,
+    reference_loss,
+    stripes,
+    sweep,
+)
+from daniel.core.records import DENSE_ABOVE, Part, records_from
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
 from daniel.federated import folder, protocol
@@ -35,13 +43,14 @@ from daniel.study import Study
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What went to the cluster: the numbers of sums and of parts."""
-    seen = SimpleNamespace(sums=0, parts=0)
+    """What went to the cluster: the numbers of sums and of parts, and the kinds of work."""
+    seen = SimpleNamespace(sums=0, parts=0, works=set())
     sum_, send = Cluster._sum, Cluster._send
 
-    def count_sum(self, *arguments):
+    def count_sum(self, work, *arguments):
         seen.sums += 1
-        return sum_(self, *arguments)
+        seen.works.add(work)
+        return sum_(self, work, *arguments)
 
     def count_send(self, value, **where):
         seen.parts += isinstance(value, Part)
@@ -67,8 +76,32 @@ def fitted(Z, progress=None):
 PAPER = {"recipe": "paper", "n_components": 3, "max_iter": 5}
 
 
-@pytest.mark.parametrize(("sites", "parameters"), [(1, {}), (3, {}), (3, PAPER)])
-def test_a_fit_is_the_local_fit(parameters, sites, Z, client, calls):
+@pytest.fixture(params=["dense", "sparse"])
+def either_Z(request, Z, sparse_Z):
+    """Records whose sums are products, and others whose sums go through Phi."""
+    return Z if request.param == "dense" else sparse_Z
+
+
+def summed_as_they_should_be(calls, Z):
+    """Whether sparse records, and no others, were summed through Phi on the workers."""
+    sparse = records_from(Z).density < DENSE_ABOVE / 2
+    through_phi, products = couplings.sweep_sums in calls.works, _sweep_sums in calls.works
+    return through_phi == sparse and products != sparse
+
+
+@pytest.mark.parametrize(
+    ("either_Z", "sites", "parameters"),
+    [
+        ("dense", 1, {}),
+        ("dense", 3, {}),
+        ("dense", 3, PAPER),
+        ("sparse", 1, {}),
+        ("sparse", 3, {}),
+    ],
+    indirect=["either_Z"],
+)
+def test_a_fit_is_the_local_fit(parameters, sites, either_Z, client, calls):
+    Z = either_Z
     label = np.random.default_rng(0).integers(0, sites, Z.shape[0])
     given = {} if sites == 1 else {"sites": label}
     wanted = Daniel(random_state=0, **parameters).fit(Z, **given)
@@ -76,6 +109,7 @@ def test_a_fit_is_the_local_fit(parameters, sites, Z, client, calls):
     with distributed(client):
         found = Daniel(random_state=0, **parameters).fit(Z, **given)
     assert calls.sums > found.n_iter_
+    assert summed_as_they_should_be(calls, Z)
     assert relative(found.theta_, wanted.theta_) < 1e-5
     assert relative(found.embedding_, wanted.embedding_) < 1e-5
     np.testing.assert_allclose(found.loss_curve_, wanted.loss_curve_, rtol=1e-5)
@@ -263,9 +297,12 @@ def test_certificates_come_from_dask_s_configuration(Z, calls):
 # --- losses ---------------------------------------------------------------------------------------
 
 
-def test_a_worker_that_dies_is_survived(Z, client, kill_one, calls, monkeypatch):
+def test_a_worker_that_dies_is_survived(either_Z, client, kill_one, calls, monkeypatch):
     monkeypatch.setattr(cluster, "RETURN", 0.0)  # the other one takes over
+    Z = either_Z
     wanted = fitted(Z)
+    records = records_from(Z)
+    assert couplings.pays(records, wanted.U.shape[1]) == (records.density < DENSE_ABOVE / 2)
     steps = []
 
     def progress(step, loss, enough):
@@ -277,6 +314,7 @@ def test_a_worker_that_dies_is_survived(Z, client, kill_one, calls, monkeypatch)
         found = fitted(Z, progress)
     assert len(steps) > 2
     assert calls.parts > 2  # at least one of the two was sent again
+    assert summed_as_they_should_be(calls, Z)
     assert relative(found.U, wanted.U) < 1e-5
     np.testing.assert_allclose(found.solution.curve, wanted.solution.curve, rtol=1e-7)
 
@@ -305,6 +343,7 @@ def test_a_worker_that_restarts_is_waited_for(client, monkeypatch):
     seen = iter([{"a": 1}, {"a": 1}, {"a": 1, "b": 1}])
     last = {"a": 1, "b": 1}
     monkeypatch.setattr(here, "_threads", lambda: next(seen, last))
+    monkeypatch.setattr(here, "_versions", lambda workers: {})
     here._recover()
     assert here.workers == 2 and next(seen, None) is None
     monkeypatch.setattr(cluster, "RETURN", 0.1)
@@ -533,6 +572,76 @@ def test_other_code_of_the_same_version_on_the_workers(client, monkeypatch):
     monkeypatch.setattr(cluster, "CORE", "12345678")
     with pytest.raises(NetworkError, match=r"core 12345678"), distributed(client):
         pass
+
+
+def be_of_core(core):
+    cluster.CORE = core
+
+
+@pytest.fixture
+def growing():
+    """A cluster of one worker, and a function that adds one with other code."""
+    options = {"dashboard_address": ":0", "processes": True, "threads_per_worker": 1}
+    with (
+        LocalCluster(n_workers=1, **options) as own,
+        Client(own, set_as_default=False) as client,
+    ):
+
+        def add():
+            before = set(client.nthreads())
+            own.scale(2)
+            client.wait_for_workers(2, timeout=60)
+            client.run(be_of_core, "12345678", workers=list(set(client.nthreads()) - before))
+
+        yield client, add
+
+
+OTHER = r"have daniel .*\(core 12345678\).*, and here it is "
+
+
+def test_a_worker_with_other_code_that_joins_later(Z, growing, calls, monkeypatch):
+    client, add = growing
+    here = Cluster(client)
+    told = Mock(wraps=client.run)
+    monkeypatch.setattr(client, "run", told)
+    U, coords = np.full((30, 2), 0.1), paper_coordinates(30)
+    with place.at(here):
+        for _ in range(2):  # records of their own
+            sweep(records_from(Z), coords, U, U, None)
+        assert (calls.parts, told.call_count) == (2, 0)  # nobody is asked twice
+        add()
+        told.reset_mock()
+        with pytest.raises(NetworkError, match=OTHER):
+            sweep(records_from(Z), coords, U, U, None)
+    assert (calls.parts, told.call_count) == (2, 1)  # nothing was sent there
+    with pytest.raises(NetworkError, match=OTHER):  # as after a death
+        here._recover()
+
+
+def test_a_worker_with_other_code_that_gets_a_part_from_another(Z, client, calls):
+    """Dask moves parts and tasks by itself, as when a worker retires: no part is sent again."""
+    records, coords, U = records_from(Z), paper_coordinates(30), np.full((30, 2), 0.1)
+    try:
+        with distributed(client):
+            sweep(records, coords, U, U, None)
+            client.run(be_of_core, "12345678")
+            with pytest.raises(NetworkError, match=OTHER):
+                sweep(records, coords, U, U, None)
+    finally:
+        client.run(be_of_core, cluster.CORE)
+    assert calls.parts == 2
+
+
+def test_a_worker_that_is_lost_while_it_is_asked(client, monkeypatch):
+    """It stays unknown, and is no worker of another version."""
+    here = Cluster(client)
+
+    async def run(*arguments, **options):
+        return {"a": OSError("gone"), "b": cluster._version()}
+
+    monkeypatch.setattr(client, "run", run)
+    here._check_versions(["a", "b"])
+    assert here._known == {*client.nthreads(), "b"}
 
 
 def test_without_the_package(monkeypatch):

@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import stat
 import time
 from itertools import pairwise
 from pathlib import Path
@@ -500,6 +501,83 @@ def test_an_older_folder_stays_if_the_newer_cannot_take_its_place(tmp_path, monk
         (part / "mark").write_text("newer")
     assert (out / "mark").read_text() == "older"
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
+
+
+@pytest.fixture
+def disk(monkeypatch):
+    """In order: the inodes that were forced to the disk, and the names that changed."""
+    seen = []
+    fsync, replace = os.fsync, os.replace
+
+    def forced(handle):
+        seen.append(os.fstat(handle).st_ino)
+        fsync(handle)
+
+    def renamed(source, target):
+        seen.append("renamed")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", forced)
+    monkeypatch.setattr(os, "replace", renamed)
+    return seen
+
+
+def test_a_new_folder_is_on_the_disk_before_the_older_one_goes(tmp_path, disk, monkeypatch):
+    out = tmp_path / "model"
+    for _ in range(2):
+        disk.clear()
+        with new_folder(out, "mark") as part:
+            (part / "mark").write_text("text")
+            (part / "in").mkdir()
+            (part / "in" / "another").write_text("text")
+            (part / "link").symlink_to(tmp_path / "nowhere")
+    number = {name: (out / name).stat().st_ino for name in (".", "mark", "in", "in/another")}
+    assert set(disk[: disk.index("renamed")]) == set(number.values())
+    assert disk[disk.index("renamed") :] == [
+        *("renamed", "renamed", tmp_path.stat().st_ino),
+        "renamed",  # and the older one is removed
+    ]
+
+
+def test_the_state_goes_when_the_model_is_on_the_disk(hospitals, tmp_path, disk, monkeypatch):
+    unlink = Path.unlink
+
+    def removed(path, **options):
+        if path.name == ".model.state.1":
+            disk.append("state removed")
+        unlink(path, **options)
+
+    monkeypatch.setattr(Path, "unlink", removed)
+    sites = [hospitals.root / name for name in hospitals.names]
+    folder.fit(sites, hospitals.study, tmp_path / "model")
+    assert disk.pop() == "state removed"
+    end = len(disk)
+    last = end - disk[:end][::-1].index("renamed")
+    assert tmp_path.stat().st_ino in disk[last:end]
+    assert {path.stat().st_ino for path in (tmp_path / "model").iterdir()} <= set(disk[:last])
+
+
+def test_folders_that_cannot_be_forced_to_the_disk(tmp_path, monkeypatch):
+    """As on some network drives; a file that cannot be leaves the older folder in its place."""
+    fsync, failing = os.fsync, {"folder": errno.EINVAL}
+
+    def refusing(handle):
+        kind = "folder" if stat.S_ISDIR(os.fstat(handle).st_mode) else "file"
+        if kind in failing:
+            raise OSError(failing[kind], "no")
+        fsync(handle)
+
+    monkeypatch.setattr(os, "fsync", refusing)
+    out = tmp_path / "model"
+    with new_folder(out, "mark") as part:
+        (part / "mark").write_text("older")
+    for kind in ("file", "folder"):
+        failing.clear()
+        failing[kind] = errno.EIO  # the disk itself
+        with pytest.raises(InputError, match="cannot be written"), new_folder(out, "mark") as part:
+            (part / "mark").write_text("newer")
+        assert (out / "mark").read_text() == "older"
+        assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
 def test_only_an_older_folder_of_the_same_kind_is_put_back(tmp_path):

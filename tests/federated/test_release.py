@@ -260,6 +260,13 @@ def test_small_sites_send_nothing(masked, exchange):
     assert first_rows(masked, "south", 11).answer("south", exchange[0])
     with pytest.raises(ReleaseError, match="'north' has fewer patients"):
         first_rows(masked, "north", 10).start()
+    for patients in (True, False):  # none at all
+        empty = first_rows(masked, "south", 0)
+        if not patients:
+            bare = replace(empty.sites["south"], patients=None)
+            empty = replace(empty, sites=empty.sites | {"south": bare})
+        with pytest.raises(ReleaseError, match="'south' has fewer patients"):
+            empty.answer("south", exchange[0])
 
 
 def test_the_open_gate_leaves_rare_codes_out(make):

@@ -8,9 +8,11 @@
     patients.parquet     number, pseudonym and id of each patient, first date
     summary.txt          for people; only this one may leave
 
-Only its owner can open it.  It is filled under another name and then renamed: never half a folder.
+Only its owner can open it.  It is filled under another name, forced to the disk and then renamed:
+never half a folder.
 """
 
+import errno
 import hashlib
 import json
 import os
@@ -41,6 +43,7 @@ from daniel.study import Study
 FORMAT = 1
 MAPPED = 16_000_000  # bytes of records from which on their codes are mapped
 INFO = "site.json"
+CANNOT = (errno.EACCES, errno.EBADF, errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM)
 RECORDS, CODES, PATIENTS = "records.safetensors", "codes.parquet", "patients.parquet"
 
 
@@ -55,9 +58,40 @@ def new(out: Path) -> Iterator[Path]:
             remove_abandoned(out, own=True)  # such a folder holds patients' data
             part.mkdir(mode=0o700)
             yield part
+            to_disk(part)
             os.replace(part, out)
+            names_to_disk(out.parent)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+def to_disk(folder: Path) -> None:
+    """Force all that a folder holds to the disk: a power cut leaves what is renamed after this."""
+    for path in folder.rglob("*"):
+        if path.is_symlink():
+            continue
+        if path.is_dir():
+            names_to_disk(path)
+        else:
+            _force(path, os.O_RDWR)  # some systems force only what may be written
+    names_to_disk(folder)
+
+
+def names_to_disk(folder: Path) -> None:
+    """Force the names in a folder to the disk, where platform and file system can do that."""
+    try:
+        _force(folder, os.O_RDONLY)
+    except OSError as error:
+        if error.errno not in CANNOT:
+            raise
+
+
+def _force(path: Path, how: int) -> None:
+    handle = os.open(path, how)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 @contextmanager

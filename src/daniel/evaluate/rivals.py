@@ -13,12 +13,13 @@ so that a loop over methods needs no special case, and not used.
 ========================  ==========================================================
 """
 
+from contextlib import suppress
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import sparse
-from scipy.sparse.linalg import eigsh, svds
+from scipy.sparse.linalg import ArpackError, eigsh, svds
 from sklearn.base import BaseEstimator
 from sklearn.neural_network import BernoulliRBM
 
@@ -340,22 +341,31 @@ def _ppmi(C: sparse.csr_array, shift: float, context_smoothing: float) -> sparse
 def _top_singular(M: sparse.csr_array, k: int, random_state: int) -> tuple[Floats, Floats]:
     """Left singular vectors (p, k) and values (k,) of a square matrix, largest first."""
     if _few(k, M):
-        left, values, _ = svds(M, k=k, v0=_start(M, random_state), return_singular_vectors="u")
-    else:
-        left, values, _ = np.linalg.svd(M.toarray())
-    order = np.argsort(values)[::-1][:k]
-    return left[:, order], values[order]
+        with suppress(ArpackError):  # of values next to zero, or too close together
+            left, values, _ = svds(M, k=k, v0=_start(M, random_state), return_singular_vectors="u")
+            return _largest(left, values, k)
+    left, values, _ = np.linalg.svd(M.toarray())
+    return _largest(left, values, k)
 
 
 def _top_positive(M: sparse.csr_array, k: int, random_state: int) -> tuple[Floats, Floats]:
     """Largest positive eigenvalues, at most k, of (M + M')/2, and their vectors (p, ≤ k)."""
-    S = (M + M.T) / 2
-    if _few(k, M):
-        values, vectors = eigsh(S, k=k, which="LA", v0=_start(M, random_state))
-    else:
-        values, vectors = np.linalg.eigh(S.toarray())
+    vectors, values = _top_eigen((M + M.T) / 2, k, random_state)
+    return vectors[:, values > 0], values[values > 0]
+
+
+def _top_eigen(S: sparse.csr_array, k: int, random_state: int) -> tuple[Floats, Floats]:
+    """Eigenvectors (p, k) and eigenvalues (k,) of a symmetric matrix, largest first."""
+    if _few(k, S):
+        with suppress(ArpackError):
+            values, vectors = eigsh(S, k=k, which="LA", v0=_start(S, random_state))
+            return _largest(vectors, values, k)
+    values, vectors = np.linalg.eigh(S.toarray())
+    return _largest(vectors, values, k)
+
+
+def _largest(vectors: Floats, values: Floats, k: int) -> tuple[Floats, Floats]:
     order = np.argsort(values)[::-1][:k]
-    order = order[values[order] > 0]
     return vectors[:, order], values[order]
 
 

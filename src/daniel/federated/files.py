@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from fnmatch import fnmatch
 from pathlib import Path
 
-from daniel.data.sitefolder import writing
+from daniel.data.sitefolder import names_to_disk, to_disk, writing
 from daniel.errors import FormatError, InputError
 from daniel.leftovers import OLDER, put_back, remove, remove_abandoned
 
@@ -95,7 +95,7 @@ def new_folder(out: Path, mark: str, own: Sequence[str] | None = None) -> Iterat
     An `out` that holds the file `mark` is an older one of the same kind, and is replaced.  own:
     patterns of all paths that it may hold, for a mark that others use too; another path is refused.
     The older folder stays where the block or the disk fails, also if an earlier run was killed
-    while it was replaced.
+    while it was replaced; it goes when the new one is on the disk.
     """
     out = out.absolute()
     check_folder(out, mark, own)
@@ -106,6 +106,7 @@ def new_folder(out: Path, mark: str, own: Sequence[str] | None = None) -> Iterat
         try:
             part.mkdir()
             yield part
+            to_disk(part)
             _swap(part, out, old)
         finally:
             put_back(out, mark)
@@ -122,6 +123,7 @@ def _swap(part: Path, out: Path, old: Path) -> None:
     if out.exists():
         os.replace(out, old)
     os.replace(part, out)
+    names_to_disk(out.parent)  # before the older one goes
     if old.exists():
         os.replace(old, part)
 

@@ -69,7 +69,7 @@ class Parcel:
 def check_size(matrix: CodeMatrix, study: Study, site: str) -> None:
     """Refuse a site with fewer patients or records than the study asks for; no number is told."""
     d = study.disclosure
-    patients = int(patient_numbers(matrix).max()) + 1
+    patients = int(patient_numbers(matrix).max(initial=-1)) + 1  # none where there is no record
     for found, least, what in (
         (patients, d.minimum_patients, "patients"),
         (matrix.shape[0], d.minimum_records, "records"),
