@@ -70,6 +70,7 @@ relations: $(VENV)/.rivals ## quality: known-pair AUC of daniel and every rival
 clinical: $(VENV)/.rivals ## quality: relations and phenotyping, every method in one table
 	$(BIN)/python -m benchmarks.clinical
 	$(BIN)/python -m benchmarks.targets
+	$(BIN)/python -m benchmarks.cohorts
 
 clusters: $(VENV)/.installed ## clusters and the planted hazard, and the negative control
 	$(BIN)/python -m benchmarks.clusters
