@@ -54,7 +54,6 @@ def run(seed: int, store: Path) -> None:
 
 def markdown(table: pd.DataFrame) -> str:
     found = table.assign(target=table["problem"])
-    columns = list(dict.fromkeys(found["column"]))
     number = found["target"].nunique()
     lines = [
         "# Several cohorts: mean area under the ROC curve",
@@ -67,7 +66,8 @@ def markdown(table: pd.DataFrame) -> str:
         "[cohorts.csv](cohorts.csv).",
         "",
     ]
-    return "\n".join([*lines, *targets.leads(targets.summary(found), columns)]) + "\n"
+    told = targets.leads(targets.summary(found), down="column", across="method")
+    return "\n".join([*lines, *told]) + "\n"
 
 
 def main() -> None:

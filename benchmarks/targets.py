@@ -14,7 +14,7 @@ Results go to results/clinical/: targets.csv, one line per number, written as ea
 goes on where it stopped; after a change of code remove the lines it outdates), and targets.md.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
 
@@ -33,7 +33,6 @@ TARGETS = 30
 PATIENTS = 50, 1500  # held-out patients with a target: at least, fewer than
 SETTINGS = ("", "auto", "d=25", "d=50", "d=100")
 LEFT_OUT = ("truth", "alone", "paper")  # no rivals, or a fit of many minutes
-COLUMNS = ("unsupervised", "tree", "logistic")
 
 
 def drawn(task: Task) -> list[str]:
@@ -134,22 +133,24 @@ def markdown(table: pd.DataFrame) -> str:
     ]
     for name, block in table.groupby("problem", sort=False):
         targets = block["target"].nunique()
-        lines += ["", f"## {name}, {targets} diagnoses", "", *leads(summary(block), COLUMNS)]
+        lines += ["", f"## {name}, {targets} diagnoses", "", *leads(summary(block))]
     return "\n".join(lines) + "\n"
 
 
-def leads(found: pd.DataFrame, columns: Sequence[str]) -> list[str]:
+def leads(found: pd.DataFrame, *, down: str = "method", across: str = "column") -> list[str]:
     """A summary as a table: mean AUCs, and in brackets by how much one shot is ahead."""
-    lines = [f"| method | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
-    for method, own in found.groupby("method", sort=False):
-        cells = own.set_index("column")
-        texts = [_cell(method, cells.loc[column]) for column in columns]
-        lines.append(f"| {method} | {' | '.join(texts)} |")
+    names = list(dict.fromkeys(found[across]))
+    lines = [f"| {down} | {' | '.join(names)} |", "|---" * (1 + len(names)) + "|"]
+    for name, rows in found.groupby(down, sort=False):
+        cells = rows.set_index(across)
+        ours = [relations.ONE_SHOT in (name, other) for other in names]
+        texts = [_cell(cells.loc[other], own) for other, own in zip(names, ours, strict=True)]
+        lines.append(f"| {name} | {' | '.join(texts)} |")
     return lines
 
 
-def _cell(method: str, row: pd.Series) -> str:
-    if method == relations.ONE_SHOT:
+def _cell(row: pd.Series, ours: bool) -> str:
+    if ours:
         return f"{row['auc']:.3f}"
     lead = f"{row['lead']:+.3f} ± {row['error']:.3f}, {row['ahead']} : {row['behind']}"
     return f"{row['auc']:.3f} ({lead})"
