@@ -390,25 +390,13 @@ def test_a_failure_while_writing_leaves_nothing(tmp_path, monkeypatch):
         assert [p.name for p in tmp_path.iterdir()] == ["events.csv"]
 
 
-def test_a_site_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+def test_a_site_folder_is_on_the_disk_before_it_has_its_name(tmp_path, disk):
     (tmp_path / "events.csv").write_text(events())
-    seen, fsync, replace = [], os.fsync, os.replace
-
-    def forced(handle):
-        seen.append(os.fstat(handle).st_ino)
-        fsync(handle)
-
-    def renamed(source, target):
-        seen.append("renamed")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", forced)
-    monkeypatch.setattr(os, "replace", renamed)
     prepare(tmp_path / "events.csv", Study(), "north", tmp_path / "out")
-    end = seen.index("renamed")
+    end = disk.index("renamed")
     out = tmp_path / "out"
-    assert {path.stat().st_ino for path in (out, *out.iterdir())} <= set(seen[:end])
-    assert seen[end:] == ["renamed", tmp_path.stat().st_ino]
+    assert {path.stat().st_ino for path in (out, *out.iterdir())} <= set(disk[:end])
+    assert disk[end:] == ["renamed", tmp_path.stat().st_ino]
 
 
 @pytest.mark.parametrize("kilobytes", [1, 16])

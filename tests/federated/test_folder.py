@@ -503,25 +503,6 @@ def test_an_older_folder_stays_if_the_newer_cannot_take_its_place(tmp_path, monk
     assert [p.name for p in tmp_path.iterdir()] == ["model"]
 
 
-@pytest.fixture
-def disk(monkeypatch):
-    """In order: the inodes that were forced to the disk, and the names that changed."""
-    seen = []
-    fsync, replace = os.fsync, os.replace
-
-    def forced(handle):
-        seen.append(os.fstat(handle).st_ino)
-        fsync(handle)
-
-    def renamed(source, target):
-        seen.append("renamed")
-        replace(source, target)
-
-    monkeypatch.setattr(os, "fsync", forced)
-    monkeypatch.setattr(os, "replace", renamed)
-    return seen
-
-
 def test_a_new_folder_is_on_the_disk_before_the_older_one_goes(tmp_path, disk, monkeypatch):
     out = tmp_path / "model"
     for _ in range(2):
