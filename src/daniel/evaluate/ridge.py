@@ -97,4 +97,5 @@ class RidgeLogistic(ClassifierMixin, BaseEstimator):
 
     @staticmethod
     def _regression(C: float) -> LogisticRegression:
-        return LogisticRegression(C=C, max_iter=1000)
+        # A score much wider than the axes takes L-BFGS many steps, and Newton's method a few.
+        return LogisticRegression(C=C, max_iter=1000, solver="newton-cholesky", tol=1e-6)
