@@ -288,10 +288,10 @@ def fixed(races: list[Run]) -> list[Fixed]:
     done = {(r["problem"], r["method"]): r for r in races if r["status"] == "done"}
     found: dict[str, Fixed] = {}
     for name in dict.fromkeys(r["method"] for r in races):
-        runs = [done.get((problem, name)) for problem in HOSPITALS]
-        if not all(runs):
+        runs = [done[problem, name] for problem in HOSPITALS if (problem, name) in done]
+        if len(runs) < len(HOSPITALS):
             continue
-        own = Fixed(runs[0], tuple(r["auc"] for r in runs if r))  # type: ignore[arg-type]
+        own = Fixed(runs[0], tuple(r["auc"] for r in runs))
         label = own.run["label"]
         if label not in found or own.mean > found[label].mean:
             found[label] = own
