@@ -1,10 +1,11 @@
 """The progress line."""
 
 from itertools import count
+from threading import Event
 
 import numpy as np
 
-from daniel.cli.watch import memory, stages, steps_left, watched
+from daniel.cli.watch import memory, stages, steps_left, watched, working
 
 
 def test_steps_left_of_a_loss_that_falls_geometrically():
@@ -12,7 +13,8 @@ def test_steps_left_of_a_loss_that_falls_geometrically():
     losses = [1 + 0.5**k for k in range(10)]
     assert 6 <= steps_left(losses, 1e-5) <= 9
     assert steps_left(losses, 8e-5) == steps_left(losses, 1e-5) - 3  # eight times looser
-    assert steps_left(losses[:4], 1e-5) is None  # too early to tell
+    assert steps_left(losses[:4], 1e-5) == steps_left(losses, 1e-5) + 6  # early on
+    assert steps_left(losses[:3], 1e-5) is None  # too early to tell
     assert steps_left([10.0 - k for k in range(10)], 1e-5) is None  # not slowing down
 
 
@@ -60,3 +62,21 @@ def test_a_part_of_the_records_promises_no_end(capsys, monkeypatch):
     part = [line for line in told if line.startswith("fitting on a part of the records: step ")]
     assert len(part) == 9 and not any("left" in line for line in part)
     assert "left" in told[-1]
+
+
+def test_work_that_tells_nothing_has_a_clock(capsys, monkeypatch):
+    with working("answering"):
+        pass
+    assert capsys.readouterr().err == ""
+    told, said = Event(), []
+
+    def say(console, line, **how):
+        said.append(line)
+        told.set()
+
+    monkeypatch.setattr("daniel.cli.watch.PAUSE", 0.0)
+    monkeypatch.setattr("daniel.cli.watch.SECOND", 0.01)
+    monkeypatch.setattr("daniel.cli.watch.Console.print", say)
+    with working("answering"):
+        assert told.wait(10)
+    assert said[0].startswith("answering: 0 s, ")

@@ -38,6 +38,29 @@ def test_who_asks_for_one_thread_has_one_of_blas_too(one_thread_asked):
     assert [*run_parts(blas_threads, n_threads())] == [{1}]
 
 
+@pytest.fixture
+def shared_machine(monkeypatch):
+    """A container that may use one core of the machine."""
+    monkeypatch.delenv("DANIEL_NUM_THREADS")
+    monkeypatch.setenv("LOKY_MAX_CPU_COUNT", "1")  # where a share of time would be read, too
+    before = threads._controller().info()
+    for made in (threads._cores, threads._pool, threads._controller):
+        made.cache_clear()
+    yield
+    threads._controller.cache_clear()
+    for pool in before:
+        if pool["user_api"] == "blas":
+            threads._controller().limit(limits=pool["num_threads"], user_api="blas")
+
+
+def test_a_container_has_as_many_threads_as_its_share(shared_machine):
+    assert n_threads() == 1
+    with threads.decomposing(threads.FEW_ROWS + 1):
+        assert blas_threads() == {1}
+    threads._controller()
+    assert blas_threads() == {1}
+
+
 def slow_if_even(item):
     time.sleep(0.01 * (item % 2 == 0))
     return item

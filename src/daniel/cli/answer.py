@@ -19,6 +19,7 @@ def answer(
     scheduler: str | None = typer.Option(None, help="Address of a Dask cluster to do the sums."),
 ) -> None:
     """At every site: show what would leave and, once somebody approves, write the answer."""
+    from daniel.cli.watch import working
     from daniel.cluster import distributed
     from daniel.federated import folder
     from daniel.federated.describe import describe_parcel
@@ -26,12 +27,12 @@ def answer(
 
     agreed = Study.load(study)
     if not approve.strip():
-        with distributed(scheduler):
+        with distributed(scheduler), working("making the answer"):
             parcel = folder.preview(site, agreed, start, key=key)
         typer.echo(describe_parcel(parcel))
         typer.echo("\nNothing was written. To let it leave, add: --approve NAME")
         return
-    with distributed(scheduler):
+    with distributed(scheduler), working("making the answer"):
         message = folder.write_answer(
             site, agreed, start, out, approved_by=approve, key=key, sealed=seal
         )

@@ -1,4 +1,5 @@
-"""What long work shows: a bar for each stage; step, loss, steps and time left, memory of a fit.
+"""What long work shows: a bar for each stage; step, loss, steps and time left, memory of a fit; how
+long other work has taken.
 
 Elsewhere than on a terminal, as in the log of a batch job, it is a line now and then.
 """
@@ -7,9 +8,10 @@ import resource
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import pairwise
 from math import log
+from threading import Event, Thread
 from typing import Protocol
 
 from rich.console import Console
@@ -18,8 +20,9 @@ from rich.progress import Progress as Bars
 
 from daniel.core.solve import Progress
 
-LOOK_BACK = 5  # steps over which the decrease is judged
+LOOK_BACK = (2, 5)  # steps over which the decrease is judged: at least, and at most
 PAUSE = 30.0  # seconds between two lines of a log
+SECOND = 1.0  # between two looks at the clock
 
 
 class Show(Protocol):
@@ -64,6 +67,28 @@ def watched(what: str) -> Iterator[Progress]:
         yield _Line(what, status.update)
 
 
+@contextmanager
+def working(what: str) -> Iterator[None]:
+    """A clock beside what is done, for work that tells nothing on its way."""
+    begin, over = time.monotonic(), Event()
+
+    def tick() -> None:
+        while not over.wait(SECOND):
+            line(f"{what}: {time.monotonic() - begin:.0f} s, {memory():,.0f} MB")
+
+    console = Console(stderr=True)
+    status = console.status(f"{what} ...") if console.is_terminal else None
+    line = _Log(console) if status is None else status.update
+    clock = Thread(target=tick, daemon=True)
+    with status or nullcontext():
+        clock.start()
+        try:
+            yield
+        finally:
+            over.set()
+            clock.join()
+
+
 class _Log:
     """Prints what it is told, at most once in PAUSE seconds."""
 
@@ -102,9 +127,11 @@ class _Line:
 def steps_left(losses: list[float], enough: float) -> int | None:
     """Steps until the loss falls by less than is enough, if it goes on falling as it did."""
     falls = [old - new for old, new in pairwise(losses)]
-    if len(falls) <= LOOK_BACK or min(*falls, enough) <= 0 or falls[-1] >= falls[-1 - LOOK_BACK]:
+    least, most = LOOK_BACK
+    back = min(len(falls) - 1, most)
+    if back < least or min(*falls, enough) <= 0 or falls[-1] >= falls[-1 - back]:
         return None
-    rate = log(falls[-1 - LOOK_BACK] / falls[-1]) / LOOK_BACK
+    rate = log(falls[-1 - back] / falls[-1]) / back
     return max(1, round(log(max(1.0, falls[-1] / enough)) / rate))
 
 

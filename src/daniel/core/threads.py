@@ -13,6 +13,7 @@ from functools import cache, partial
 from threading import Lock
 from typing import TypeVar
 
+import joblib
 from threadpoolctl import ThreadpoolController
 
 from daniel.errors import ParameterError
@@ -25,7 +26,9 @@ _alone: ContextVar[bool] = ContextVar("alone", default=False)
 
 
 def n_threads() -> int:
-    """Usable cores; the environment variable DANIEL_NUM_THREADS overrides.  1 in `one_thread`."""
+    """Cores that this process may use: a container's share, or the environment variable
+    DANIEL_NUM_THREADS.  1 in `one_thread`.
+    """
     return 1 if _alone.get() else _cores()
 
 
@@ -38,10 +41,7 @@ def _cores() -> int:
                 f"DANIEL_NUM_THREADS is {wanted!r}; give a whole number of threads, at least 1."
             )
         return int(wanted)
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:  # not on every platform
-        return os.cpu_count() or 1
+    return int(joblib.cpu_count())
 
 
 @cache
@@ -55,7 +55,11 @@ if hasattr(os, "register_at_fork"):  # a child process has none of its parent's 
 
 @cache
 def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+    """BLAS counts the cores of the machine: from now on it has no more threads than we."""
+    found = ThreadpoolController()
+    if any(pool["num_threads"] > _cores() for pool in found.select(user_api="blas").info()):
+        found.limit(limits=_cores(), user_api="blas")
+    return found
 
 
 class _OneBlasThread:
@@ -92,7 +96,10 @@ def decomposing(rows: int) -> AbstractContextManager[None]:
     It is thousands of small products.  On a busy machine threads wait for each other at each of
     them, and a second of work becomes a minute.
     """
-    return one_blas_thread() if rows <= FEW_ROWS or n_threads() == 1 else nullcontext()
+    if rows <= FEW_ROWS or n_threads() == 1:
+        return one_blas_thread()
+    _controller()
+    return nullcontext()
 
 
 @contextmanager
