@@ -2,11 +2,13 @@
 
     python -m benchmarks.growth                 writes results/growth.json and growth.txt
 
-Five things are timed at each point, one size varied at a time:
+Six things are timed at each point, one size varied at a time:
 
 sweep       one gradient of a factored fit: n p logistic functions, and the logits and residuals as
             sums over the codes of each record, with 6 p^2 d flops for Phi and its derivative in
-            the factors; or three products of 6 n p d flops, where records have many codes
+            the factors
+dense       the same for records with a share of DENSE of all codes, as simulations have: three
+            products of 6 n p d flops
 pass        one Newton step of a site's intercepts: logits and n p logistic functions
 derivative  a site's derivative (p, p) at its intercepts: the same, the residuals of each row added
             up at each of its present codes (dense records would need 2 n p^2 flops for that), and
@@ -14,12 +16,12 @@ derivative  a site's derivative (p, p) at its intercepts: the same, the residual
 answer      as many passes as the intercepts take, and the derivative
 exchange    start, two answers and finish with at most STEPS iterations each
 
-Records have CODES_PER_RECORD codes whatever p is, as in practice.  The site that answers has other
-prevalences than the hub: it lacks some records of each code.  How many passes it takes is counted
-at each point, at one of very many records (there most are on a part), and after a start at
-independence.  The cost model of docs/scale.md is fitted to the first three: seconds for each flop
-of products with records or with Phi, each entry of the residual (n, p), whose additions are as many
-at every size here, and each of the derivative (p, p); an answer is the counted passes and a
+Other records have CODES_PER_RECORD codes whatever p is, as in practice.  The site that answers has
+other prevalences than the hub: it lacks some records of each code.  How many passes it takes is
+counted at each point, at one of very many records (there most are on a part), and after a start at
+independence.  The cost model of docs/scale.md is fitted to the first four: seconds for each flop of
+products with records or with Phi, each entry of the residual (n, p), whose additions are as many at
+every size here, and each of the derivative (p, p); an answer is the counted passes and a
 derivative.  `benchmarks.page_commands` holds it against whole commands.
 Seconds on a shared machine say little: run it when the machine is idle.
 """
@@ -45,16 +47,18 @@ from daniel.core.ising import full_sweep, logit_moments, sweep
 from daniel.core.records import Records, records_from
 
 OUT = ROOT / "results" / "growth.json"
-N = (20_000, 40_000, 80_000, 160_000)
+N = (30_000, 60_000, 120_000, 240_000)  # with P below LARGE: above, passes are on a part
 P = (500, 1_000, 2_000, 4_000)
 D = (100, 200, 400)
 BASE = 1  # place in each list that the others are varied around
 MANY = {"n": 125_000, "p": 2_200, "d": 20}  # more records * codes than LARGE; passes are counted
 TOPICS, CODES_PER_RECORD, STEPS = 40, 16, 20
+DENSE, DRAWN_ROWS = 0.25, 10_000
 KEPT = 0.2, 1.0  # shares of the records of a code that a site with other prevalences keeps
 LONG = 5.0  # seconds
 PAUSE = 0.1  # seconds in which the threads of the last measurement go to sleep
-TIMED = ("sweep", "pass", "derivative", "answer", "exchange")
+TIMED = ("sweep", "dense", "pass", "derivative", "answer", "exchange")
+POWERS = ("sweep", "dense", "answer", "exchange")  # whose exponents are told
 Work = dict[str, Callable[[float, float, float], float]]
 # What each step costs, in units whose seconds are fitted: columns of (n, p, d).
 MODEL: dict[str, Work] = {
@@ -62,6 +66,10 @@ MODEL: dict[str, Work] = {
         "flop of the three products, 6npd": lambda n, p, d: 6 * n * p * d,
         "entry of the residual and its sums, np": lambda n, p, d: n * p,
         "flop of Phi and its derivative, 6p²d": lambda n, p, d: 6 * p * p * d,
+    },
+    "dense": {
+        "flop of the three products, 6npd": lambda n, p, d: 6 * n * p * d,
+        "entry of the residual, np": lambda n, p, d: n * p,
     },
     "pass": {
         "flop of the logits, 2npd": lambda n, p, d: 2 * n * p * d,
@@ -103,11 +111,22 @@ def make_records(n: int, p: int, seed: int, *, thinned: bool = False) -> Records
     return records_from(Z, merge=False)
 
 
+def make_dense(n: int, p: int, seed: int) -> Records:
+    """Records of independent codes, each present in a share of DENSE; rows stay unmerged."""
+    rng = np.random.default_rng(seed)
+    parts = [
+        sp.csr_array(rng.random((min(DRAWN_ROWS, n - first), p), dtype=np.float32) < DENSE)
+        for first in range(0, n, DRAWN_ROWS)
+    ]
+    return records_from(sp.csr_array(sp.vstack(parts)), merge=False)
+
+
 @dataclass(frozen=True)
 class Place:
     """A hub with its fitted start, and a site with other prevalences that answers."""
 
     hub: Records
+    dense: Records
     site: Records
     start: Start
     options: natural.Options
@@ -117,7 +136,7 @@ def make_place(n: int, p: int, d: int) -> Place:
     hub, site = make_records(n, p, 0), make_records(n, p, 1, thinned=True)
     options = natural.Options(n_components=d, max_iter=STEPS, tol=0.0)
     start = natural.make_start(hub, options, np.random.default_rng(3))
-    return Place(hub, site, start, options)
+    return Place(hub, make_dense(n, p, 2), site, start, options)
 
 
 def steps(place: Place) -> dict[str, Callable[[], object]]:
@@ -133,6 +152,7 @@ def steps(place: Place) -> dict[str, Callable[[], object]]:
 
     return {
         "sweep": lambda: sweep(hub, coords, U, V, start.b),
+        "dense": lambda: sweep(place.dense, coords, U, V, start.b),
         "pass": lambda: logit_moments(site, coords, U, V, b),
         "derivative": lambda: full_sweep(site, coords, (U, V), b),
         "answer": lambda: natural.answer(site, start, options),
@@ -195,7 +215,9 @@ def exponent(x: np.ndarray, y: np.ndarray) -> tuple[float, float]:
 def exponents(rows: list[dict[str, Any]], sizes: dict[str, tuple[int, ...]]) -> dict[str, Any]:
     """step -> size -> exponent and standard error, over the points where this size varies."""
     out: dict[str, Any] = {}
-    for step in ("sweep", "answer", "exchange"):
+    for step in POWERS:
+        if step not in rows[0]:
+            continue  # of results from before it was timed
         out[step] = {}
         for name in sizes:
             others = {k: v[BASE] for k, v in sizes.items() if k != name}
@@ -225,7 +247,8 @@ def cost_model(rows: list[dict[str, Any]], counted: dict[str, Any] | None = None
     counted: of `all_passes`; None for results from before passes were timed.
     """
     units = OLD_MODEL if counted is None else MODEL
-    model: dict[str, Any] = {step: fit_units(units[step], rows, step) for step in units}
+    timed = [step for step in units if step in rows[0]]
+    model: dict[str, Any] = {step: fit_units(units[step], rows, step) for step in timed}
     return model | {"passes": counted}
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import large, page_dask, page_growth, page_races, papersize, tables
+from benchmarks import growth, large, page_dask, page_growth, page_races, papersize, tables
 from benchmarks.catalogue import OURS, PROBLEMS
 from benchmarks.page_races import Run
 
@@ -117,7 +117,7 @@ def _part(share: float) -> str:
 def exponents(found: dict[str, Any]) -> list[Line]:
     """Time of each step against each size."""
     lines = []
-    for step in page_growth.STEPS:
+    for step in growth.POWERS:
         for name, (low, high) in page_growth.EXPECTED.items():
             asked = f"{step}: time grows with {SIZES[name]} as {name}^{low} to {name}^{high}"
             fit = found.get("exponents", {}).get(step, {}).get(name)

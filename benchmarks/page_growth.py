@@ -3,18 +3,18 @@
 from typing import Any
 
 from benchmarks import page_commands
-from benchmarks.growth import MANY, TIMED, cost_model, exponents, predicted
+from benchmarks.growth import DENSE, MANY, POWERS, TIMED, cost_model, exponents, predicted
 from benchmarks.page_commands import Stored
 from benchmarks.page_races import size
 from daniel.core.intercepts import LARGE
 from daniel.core.spectrum import WHOLE
 
-STEPS = ("sweep", "answer", "exchange")
 SITES, RECORDS = 100, 10**9  # of the plan in docs/scale.md
 PLANS = ((2_142, 200), (20_000, 100))  # codes and rank
-EXPLANATION = """One size is varied at a time. *Sweep*: one gradient of the factored loss.
-{answer} *Exchange*: start, two answers and finish, with a fixed number of iterations. Below, the
-exponent of the fitted power with its standard error."""
+EXPLANATION = """One size is varied at a time. *Sweep*: one gradient of the factored loss
+over sparse records; *dense*: over records with {dense:.0%} of all codes. {answer}
+*Exchange*: start, two answers and finish, with a fixed number of iterations. Below, the exponent of
+the fitted power with its standard error."""
 ANSWER = """*Pass*: one step of the search for a site's intercepts. *Derivative*: a site's at its
 intercepts. *Answer*: the passes that the intercepts take, which are counted, and the derivative, of
 a site whose prevalences are not the hub's."""
@@ -40,15 +40,16 @@ p (p + 1)/2. *Masks*: random words that one site expands for a masked answer, 8 
 
 def section(found: dict[str, Any], commands: Stored) -> list[str]:
     machine, counted = found["machine"], found.get("passes")
-    explanation = EXPLANATION.format(answer=OLD_ANSWER if counted is None else ANSWER)
+    told = OLD_ANSWER if counted is None else ANSWER
+    explanation = EXPLANATION.format(dense=DENSE, answer=told)
     lines = ["## Growth", "", "`python -m benchmarks.growth`", "", explanation, ""]
     where = f"Machine: {machine['processor']}, {machine['cores']} cores."
     lines += [f"{where} Commit {found['commit']}.", "", *measurements(found["points"])]
     lines += ["", "| | n | p | d |", "|---|---|---|---|"]
     fitted = cost_model(found["points"], counted)
     modelled = of_model(fitted, found["points"])
-    for step in STEPS:
-        lines.append(_powers(step, found["exponents"][step]))
+    for step, fits in found["exponents"].items():
+        lines.append(_powers(step, fits))
         if step in modelled:
             lines.append(_powers(f"{step}, by the cost model", modelled[step]))
     lines += ["", *verdict(found["exponents"])]
@@ -61,7 +62,8 @@ def section(found: dict[str, Any], commands: Stored) -> list[str]:
 
 def of_model(fitted: dict[str, Any], rows: list[dict[str, Any]]) -> dict[str, Any]:
     """step -> size -> exponent of the seconds that the cost model has for these points."""
-    steps = [step for step in ("sweep", "answer") if step in fitted or fitted["passes"] is not None]
+    steps = [step for step in POWERS if step in fitted]
+    steps += ["answer"] if fitted["passes"] is not None else []
     sizes = {name: tuple(sorted({row[name] for row in rows})) for name in EXPECTED}
     told = [
         row | {s: predicted(fitted, s, *(row[k] for k in sizes)) for s in steps} for row in rows
@@ -99,10 +101,10 @@ def _passes(fitted: dict[str, Any], rows: list[dict[str, Any]]) -> list[str]:
 def verdict(exponents: dict[str, dict[str, Any]]) -> list[str]:
     """Which exponents are as expected, and which are not."""
     outside = [
-        f"{step} {name}^{exponents[step][name]['exponent']:.2f}"
-        for step in STEPS
+        f"{step} {name}^{fits[name]['exponent']:.2f}"
+        for step, fits in exponents.items()
         for name, (low, high) in EXPECTED.items()
-        if not low <= round(exponents[step][name]["exponent"], 2) <= high
+        if not low <= round(fits[name]["exponent"], 2) <= high
     ]
     expected = ", ".join(f"{name}^{low} to {high}" for name, (low, high) in EXPECTED.items())
     said = f"outside are {', '.join(outside)}" if outside else "all are inside"

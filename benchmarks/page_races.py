@@ -13,6 +13,7 @@ from benchmarks.catalogue import FEDAVG, METHODS, OURS, PROBLEMS, raced
 
 Run = dict[str, Any]
 HOSPITALS = [name for name in PROBLEMS if not name.startswith("simulation")]
+NEAR = 0.01  # of mean AUC below a method's best setting: still about as good
 ONE_SETTING = """Mean AUC of each problem. Below, a method has on every problem the setting that its
 known pairs like best. Who wants to learn relations has no such pairs to choose by: here a method
 has one setting for all problems, still the best such one."""
@@ -33,7 +34,7 @@ were drawn from.
 shot where records stay at their sites, to Daniel pooled where they do not. Each method uses the
 threads that it uses by itself; word2vec has one, since its result would else depend on their
 timing. Below a table every setting counts: a peer is named where any of its settings did better,
-or took less time.
+or where one that is at most {near:g} of mean AUC below its best took less time.
 A run that passed its limit is told as such. Peers had {least:.0f} to {most:.0f} s, Daniel up to
 {own:.0f} s (`limit` in results/races): a peer that did not finish may be faster, or better.
 *Memory*: peak of the whole process. *Bytes*: what one site sends and receives; pooling sends
@@ -42,7 +43,7 @@ records."""
 
 def section(races: list[Run]) -> list[str]:
     now = counted(races)
-    explanation = EXPLANATION.format(untimed=race.UNTIMED, **limits(now))
+    explanation = EXPLANATION.format(near=NEAR, untimed=race.UNTIMED, **limits(now))
     lines = ["## Races", "", "`python -m benchmarks.race`", "", explanation, "", *setup(now)]
     lines += one_setting(now)
     for name in [n for n in PROBLEMS if any(r["problem"] == n for r in races)]:
@@ -428,13 +429,17 @@ def _columns(run: Run, mine: Run) -> Iterable[tuple[str, float, float, float]]:
 
 
 def time_losses(runs: list[Run]) -> list[Loss]:
-    """Methods that fit a model of pairs and took less time, each in its fastest setting.
+    """Methods that fit a model of pairs and took less time, each in its fastest setting: of those
+    about as good as its best, for no method has the time of one and the quality of another.
 
     Those whose times cannot be compared stand by themselves.
     """
+    most: dict[str, float] = {}
+    for run in peers(runs):
+        most[run["label"]] = max(run["auc"], most.get(run["label"], 0.0))
     fastest: dict[tuple[str, str], Run] = {}
     for run in sorted(peers(runs), key=lambda r: r["seconds"]):
-        if run["pairs"]:
+        if run["pairs"] and run["auc"] >= most[run["label"]] - NEAR:
             fastest.setdefault((run["label"], _apart(runs, run)), run)
     out = []
     for (label, apart), run in fastest.items():

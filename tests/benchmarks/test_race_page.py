@@ -92,10 +92,12 @@ def test_what_is_lost_is_said():
 
 
 def test_a_fast_setting_of_a_good_peer_is_said():
-    found = text(result("peer", 0.7, 30.0, setting="d=50"), result("peer", 0.6, 1.0, setting="d=5"))
+    best = result("peer", 0.7, 30.0, setting="d=50")
+    found = text(best, result("peer", 0.69, 1.0, setting="d=5"))
     assert row(found, "peer")[1] == "d=50"
-    assert "- peer, d=5 takes 0.50 × the time of Daniel, pooled (AUC 0.600, ours 0.900)" in found
+    assert "- peer, d=5 takes 0.50 × the time of Daniel, pooled (AUC 0.690, ours 0.900)" in found
     assert "the fastest." not in found
+    assert "the fastest." in text(best, result("peer", 0.68, 1.0, setting="d=5"))  # and worse
 
 
 def test_a_machine_that_was_not_idle_is_said():
@@ -148,7 +150,7 @@ def test_a_setting_here_that_is_faster_stands_beside_one_elsewhere():
     there = {"machine": MACHINE | {"processor": "Q"}}
     found = text(
         result("both", 0.7, 0.2, setting="d=5", **there),
-        result("both", 0.6, 1.0, setting="d=9"),
+        result("both", 0.7, 1.0, setting="d=9"),
     )
     assert "- both, d=5: less time, on another machine: 0.10 ×" in found
     assert "- both, d=9 takes 0.50 × the time of Daniel, pooled" in found
@@ -552,7 +554,7 @@ def met(found, *words):
 
 def test_what_was_asked_is_not_stored_in_an_empty_folder(tmp_path):
     found = asked(tmp_path)
-    assert len(found) == 5 + 9 + 3 + 1 + 1 + 14 + 1
+    assert len(found) == 5 + 12 + 3 + 1 + 1 + 14 + 1
     assert {line[1] for line in found.values()} == {"not stored"}
 
 
