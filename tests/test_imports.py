@@ -19,6 +19,7 @@ LAYERS: list[set[str]] = [
     {"study"},
     {"matrix"},
     {"core", "data"},
+    {"worker"},
     {"cluster"},
     {"modelfile", "axes"},
     {"estimator"},

@@ -7,30 +7,23 @@ The rows are cut into parts; each is sent to a worker once and stays there.  A s
 factors to every worker and adds up the parts' sums between the workers, in pairs: one result comes
 back.  The records stay here as well, so that a worker may die: others get its parts.
 
-Dask writes the arguments of failed tasks to its logs.  Everything that is sent is therefore
-`_Hidden`, and an exception of a worker comes back as its name and line alone.
+`daniel.worker` has what runs there, and hides what is sent.
 """
 
 import asyncio
 import logging
 import time
-import traceback
 import weakref
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field, is_dataclass
-from importlib.metadata import version
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+import daniel.worker as worker
 from daniel.core.place import Sums, Work, at
 from daniel.core.records import Records, split
-from daniel.core.threads import one_thread
 from daniel.errors import MissingDependencyError, NetworkError, ParameterError
-from daniel.fingerprint import fingerprint
 
 if TYPE_CHECKING:
     from distributed import Client, Future, Security
@@ -42,7 +35,6 @@ RETURN = 5.0  # seconds in which a worker that died may come back before others 
 ANY = 60.0  # seconds in which there must be a worker at all
 ATTEMPTS = 5  # at one sum, when workers die again and again
 AGAIN = "Nothing is lost: see to the cluster and run the same again."
-CORE = fingerprint("daniel.core")  # of what is imported, here and on a worker
 
 
 @contextmanager
@@ -122,70 +114,6 @@ def _quiet() -> Iterator[None]:
             logging.getLogger(name).setLevel(level)
 
 
-# --- on the workers -------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, repr=False)
-class _Hidden:
-    """A value that shows nothing of itself but its type and size."""
-
-    value: Any
-
-    def __repr__(self) -> str:
-        return f"<{type(self.value).__name__}, {self.__sizeof__()} bytes>"
-
-    def __sizeof__(self) -> int:
-        """Dask asks for it, to know what it keeps and what a move costs."""
-        return _bytes(self.value)
-
-
-def _bytes(value: Any) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if is_dataclass(value) and not isinstance(value, type):
-        value = tuple(vars(value).values())
-    return 64 + (sum(map(_bytes, value)) if isinstance(value, tuple) else 0)
-
-
-class _WorkFailed(Exception):
-    """An exception of a worker, by its name and line alone: its text could hold data."""
-
-
-def _named(error: Exception) -> str:
-    line = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__} ({Path(line.filename).name}, line {line.lineno})"
-
-
-def _run(work: Work, part: _Hidden, shared: _Hidden, item: Any, core: str) -> _Hidden:
-    """`work` on one part, on the calling thread alone: Dask runs as many as there are threads.
-
-    core: the code that is expected.  A part may have moved to a worker that nobody has asked yet.
-    """
-    if core != CORE:
-        raise _WorkFailed("other code")
-    try:
-        with one_thread():
-            return _Hidden(work(part.value, shared.value, item))
-    except Exception as error:
-        name = _named(error)
-    raise _WorkFailed(name)
-
-
-def _add(a: _Hidden, b: _Hidden) -> _Hidden:
-    try:
-        return _Hidden(tuple(x + y for x, y in zip(a.value, b.value, strict=True)))
-    except Exception as error:
-        name = _named(error)
-    raise _WorkFailed(name)
-
-
-def _version() -> str:
-    return f"{version('daniel')} (core {CORE})"
-
-
-# --- here -----------------------------------------------------------------------------------------
-
-
 @dataclass
 class _Kept:
     """Records whose parts are on workers: which chunks, the futures, and where they are."""
@@ -238,7 +166,7 @@ class Cluster:
                             begun.append(self._sum(work, kept, sent, item))
                         result = self._fetch(begun[0])
                     break
-                except _WorkFailed as error:
+                except worker.WorkFailed as error:
                     self._known.clear()  # it may be one that came meanwhile, with other code
                     self._check_versions(self._threads())
                     raise NetworkError(
@@ -267,7 +195,7 @@ class Cluster:
         submit = self.client.submit
         level = [
             submit(
-                *(_run, work, part, shared, item, CORE),
+                *(worker.run, work, part, shared, item, worker.CORE),
                 workers=[where],
                 allow_other_workers=True,  # a worker may retire and hand over what it has
                 pure=False,
@@ -278,7 +206,7 @@ class Cluster:
             half = (len(level) + 1) // 2
             pairs = zip(level, level[half:], strict=False)
             odd = level[len(level) - half : half]
-            level = [submit(_add, a, b, pure=False) for a, b in pairs] + odd
+            level = [submit(worker.add, a, b, pure=False) for a, b in pairs] + odd
         return level[0]
 
     def _fetch(self, begun: "Future") -> Sums:
@@ -320,7 +248,9 @@ class Cluster:
 
     def _send(self, value: Any, **where: Any) -> "Future":
         try:
-            future: Future = self._call(self.client.scatter, _Hidden(value), hash=False, **where)
+            future: Future = self._call(
+                self.client.scatter, worker.Hidden(value), hash=False, **where
+            )
         except KeyError:  # to a worker that has just gone
             raise ConnectionError from None
         return future
@@ -429,19 +359,18 @@ class Cluster:
 
         Only those are asked that have not been.  One that is lost meanwhile stays unknown.
         """
-        new = [worker for worker in workers if worker not in self._known]
+        new = [name for name in workers if name not in self._known]
         if not new:
             return
-        told = self._versions(new)
+        told, here = self._versions(new), worker.version_and_core()
         found = {
             answer if isinstance(answer, str) else f"none ({type(answer).__name__})"
             for answer in told.values()
         }
-        if found - {_version()}:
+        if found - {here}:
             raise NetworkError(
                 f"Workers of the Dask cluster at {self.address} have daniel "
-                f"{', '.join(sorted(found))}, and here it is {_version()}: install the same "
-                "everywhere."
+                f"{', '.join(sorted(found))}, and here it is {here}: install the same everywhere."
             )
         self._known.update(told)
 
@@ -450,7 +379,7 @@ class Cluster:
         ask = self.client.run
         try:
             with self._asking():
-                told = self._call(ask, _version, workers=workers, on_error="return")
+                told = self._call(ask, worker.version_and_core, workers=workers, on_error="return")
         except NetworkError:
             raise
         except _lost():

@@ -20,7 +20,7 @@ import pytest
 from distributed import Client, LocalCluster, Security
 from typer.testing import CliRunner
 
-from daniel import Daniel, MissingDependencyError, NetworkError, ParameterError, cluster
+from daniel import Daniel, MissingDependencyError, NetworkError, ParameterError, cluster, worker
 from daniel.cli import app
 from daniel.cluster import Cluster, distributed
 from daniel.core import checkpoint, couplings, natural, place
@@ -563,19 +563,19 @@ def test_a_client_that_is_closed(local):
 
 
 def test_another_version_on_the_workers(client, monkeypatch):
-    monkeypatch.setattr(cluster, "version", lambda name: "0.0.0")
+    monkeypatch.setattr(worker, "version", lambda name: "0.0.0")
     with pytest.raises(NetworkError, match=r"here it is 0\.0\.0"), distributed(client):
         pass
 
 
 def test_other_code_of_the_same_version_on_the_workers(client, monkeypatch):
-    monkeypatch.setattr(cluster, "CORE", "12345678")
+    monkeypatch.setattr(worker, "CORE", "12345678")
     with pytest.raises(NetworkError, match=r"core 12345678"), distributed(client):
         pass
 
 
 def be_of_core(core):
-    cluster.CORE = core
+    worker.CORE = core
 
 
 @pytest.fixture
@@ -628,7 +628,7 @@ def test_a_worker_with_other_code_that_gets_a_part_from_another(Z, client, calls
             with pytest.raises(NetworkError, match=OTHER):
                 sweep(records, coords, U, U, None)
     finally:
-        client.run(be_of_core, cluster.CORE)
+        client.run(be_of_core, worker.CORE)
     assert calls.parts == 2
 
 
@@ -637,7 +637,7 @@ def test_a_worker_that_is_lost_while_it_is_asked(client, monkeypatch):
     here = Cluster(client)
 
     async def run(*arguments, **options):
-        return {"a": OSError("gone"), "b": cluster._version()}
+        return {"a": OSError("gone"), "b": worker.version_and_core()}
 
     monkeypatch.setattr(client, "run", run)
     here._check_versions(["a", "b"])
@@ -673,16 +673,16 @@ def test_an_error_on_a_worker_tells_nothing_of_the_data(Z, client, caplog):
     assert "ValueError (test_cluster.py, line" in text and error.value.__cause__ is None
     logs = [line for lines in client.get_worker_logs().values() for _, line in lines]
     logs += [line for _, line in client.get_scheduler_logs()]
-    assert any("Compute Failed" in line and "_WorkFailed" in line for line in logs)
+    assert any("Compute Failed" in line and "WorkFailed" in line for line in logs)
     for line in [text, repr(error.value), caplog.text, *logs]:
         assert str(SECRET) not in line and "patient" not in line
 
 
 def test_what_is_sent_shows_its_size_alone(Z):
     part = records_from(Z).part(slice(0, 5))
-    hidden = cluster._Hidden(part)
+    hidden = worker.Hidden(part)
     size = sum(a.nbytes for a in (part.indptr, part.indices, part.weight, part.site))
     assert repr(part) == f"Part({part.n} x 30)"
     assert size <= hidden.__sizeof__() <= size + 1000
     assert repr(hidden) == f"<Part, {hidden.__sizeof__()} bytes>"
-    assert repr(cluster._Hidden((np.arange(10.0), 3.0))) == "<tuple, 208 bytes>"
+    assert repr(worker.Hidden((np.arange(10.0), 3.0))) == "<tuple, 208 bytes>"
