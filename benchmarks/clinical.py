@@ -11,7 +11,8 @@ are read from its results; the others are fitted here.
 *Phenotyping*: a share of the patients is held out.  Methods are fitted to the records of the
 others; the held-out patients' records are then told apart, unsupervised, and by classifiers in 10
 folds of the held-out patients.  So no method has seen a record that it is asked about.  (The paper
-fits every method ten times instead.)
+fits every method ten times instead.)  Each site has as many records of either kind, so that none
+wins by telling the hospital.
 
 Results go to results/clinical/: auc.csv, one line per number, written as each fit ends (a run goes
 on where it stopped; after a change of code remove the lines it outdates), and table.md.
@@ -313,6 +314,7 @@ def score(task: Task, method: Method, kind: str) -> pd.DataFrame:
                     asked,
                     target.code,
                     labels=labels,
+                    sites=task.sites[task.held],
                     cases=target.cases,
                     random_state=SEED,
                     name=target.name,
