@@ -134,11 +134,13 @@ def _power(asked: str, fit: dict[str, Any], low: float, high: float) -> Line:
 
 
 def cluster(text: str) -> list[Line]:
-    """Fits and derivatives on two workers, and a fit of which one is killed."""
+    """What commands do on two workers, fits and answers, and a fit of which one is killed."""
     bound = f"at most {page_dask.BOUND} × the time here"
     rows, apart = page_dask.ratios(text), page_dask.differences(text)
-    fits = {k: v for k, v in rows.items() if k.startswith("fit") and page_dask.KILLED not in k}
-    derivatives = {k: v for k, v in rows.items() if page_dask.DERIVATIVE in k}
+    fits = {
+        k: v for k, v in rows.items() if k.startswith(page_dask.FIT) and page_dask.KILLED not in k
+    }
+    answers = {k: v for k, v in rows.items() if k.startswith(page_dask.ANSWER)}
 
     def lines(what: str, some: dict[str, float]) -> list[Line]:
         found = [
@@ -158,14 +160,14 @@ def cluster(text: str) -> list[Line]:
     )
     return [
         *lines("two Dask workers, a fit", fits),
-        *lines("two Dask workers, the derivative of an answer", derivatives),
+        *lines("two Dask workers, an answer", answers),
         same,
     ]
 
 
 def _short(name: str) -> str:
     """A row of a cluster without what the line says already."""
-    return name.removeprefix("one sweep, ").split(", its")[0]
+    return name.removeprefix("answer, ")
 
 
 def many_codes(text: str) -> Line:

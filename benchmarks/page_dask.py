@@ -1,11 +1,11 @@
-"""What the rows of a cluster (results/dask.txt) say about the bound of a fit."""
+"""What the rows of a cluster (results/dask.txt) say about their bound."""
 
 import re
 
-BOUND = 1.25  # times the local time that a fit on a cluster may take
+BOUND = 1.25  # times the local time that a fit or an answer may take on a cluster
 ROW = re.compile(r"^( +)(\S.+?) +[\d.]+ s +[\d.]+ s +([\d.]+) x ")
 DIFFERENCE = re.compile(r"relative difference of Phi (\S+)")
-DERIVATIVE, KILLED = "full derivative", "killed"
+FIT, ANSWER, KILLED = "fit", "answer", "killed"  # rows of what commands do, and of one that died
 
 
 def ratios(text: str) -> dict[str, float]:
@@ -38,11 +38,11 @@ def verdict(text: str) -> list[str]:
     if not rows:
         return []
 
-    def listed(fits: bool, over: bool) -> str:
-        some = {k: v for k, v in rows.items() if k.startswith("fit") == fits}
+    def listed(bound: bool, over: bool) -> str:
+        some = {k: v for k, v in rows.items() if k.startswith((FIT, ANSWER)) == bound}
         return "; ".join(f"{k} ({v:.2f} ×)" for k, v in some.items() if (v > BOUND) == over)
 
-    said = [f"A fit may take {BOUND} × the local time."]
+    said = [f"A fit or an answer may take {BOUND} × the local time."]
     for words, names in (
         ("Within it", listed(True, False)),
         ("**Above it**", listed(True, True)),

@@ -1,7 +1,8 @@
 """The same fit here and on a Dask cluster of this machine, and with a worker killed on the way.
 
     python -m benchmarks.workers             50,000 made-up records of 2,142 codes, 2 workers
-    python -m benchmarks.workers --large 0   without the fit of so many that it goes by stages
+    python -m benchmarks.workers --large 0   without a fit of so many that it goes by stages, and
+                                             their answer
 
 Local and cluster runs take turns, on as many cores: a local run has a thread for each worker.
 Times are medians, and ratios of them are what counts on a shared machine.  What a sweep on the
@@ -33,6 +34,7 @@ from daniel.core.solve import Progress
 KILL_AT = 3  # the step after which a worker is killed
 ROWS = 5_000  # drawn at once
 GROUPS = 40
+START_STEPS = 5  # of the start that is answered
 LARGE, LARGE_D, LARGE_STEPS = 130_000, 40, 10  # records of the fit by stages, its rank and steps
 
 
@@ -101,6 +103,14 @@ def sweeps(client: Client, records: Records, d: int, repeats: int) -> None:
     show("  its full derivative (p x p)", *in_turns(client, full, repeats))
 
 
+def answers(client: Client, hub: Records, site: Records, d: int, repeats: int) -> None:
+    """A site's whole answer: its intercepts, and the derivative there."""
+    options = natural.Options(n_components=d, max_iter=START_STEPS)
+    start = natural.make_start(hub, options, np.random.default_rng(0))
+    once = partial(natural.answer, site, start, options)
+    show(f"answer, {site.n:,} records", *in_turns(client, once, repeats))
+
+
 def fits(client: Client, records: Records, d: int, repeats: int) -> tuple[float, natural.Fit]:
     """Shows both; seconds here, and the fit."""
     here, there = [], []
@@ -165,12 +175,15 @@ def main() -> None:
             f"rank {LARGE_D}, at most {LARGE_STEPS} steps a stage)"
         )
         print(f"  {'':32s} {'here':>10s} {'Dask':>10s}")
-        for n in (a.n // 8, a.n):
-            records = made_up(n, a.p)
-            sweeps(client, records, a.d, a.repeats)
+        few, records = made_up(a.n // 8, a.p), made_up(a.n, a.p)
+        for some in (few, records):
+            sweeps(client, some, a.d, a.repeats)
+            answers(client, few, some, a.d, a.repeats)
         here, wanted = fits(client, records, a.d, a.repeats)
         if a.large:
-            staged(client, made_up(a.large, a.p), LARGE_D)
+            many = made_up(a.large, a.p)
+            answers(client, few, many, a.d, a.repeats)
+            staged(client, many, LARGE_D)
         elapsed, survivor = killed(client, records, a.d)
         show(f"fit, a worker killed at step {KILL_AT}", here, elapsed)
         print(f"    relative difference of Phi {distance(survivor, wanted):.1e}")

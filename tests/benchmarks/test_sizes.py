@@ -107,6 +107,7 @@ def test_workers(monkeypatch, capsys):
     options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
     with LocalCluster(**options, processes=False) as cluster, Client(cluster) as client:
         workers.sweeps(client, made, 5, 1)
+        workers.answers(client, made, made, 5, 1)
         _, wanted = workers.fits(client, made, 5, 1)
         said = capsys.readouterr().out
         with pytest.raises(AssertionError, match="without stages"):
@@ -116,6 +117,8 @@ def test_workers(monkeypatch, capsys):
     stages = capsys.readouterr().out
     assert list(page_dask.ratios(stages)) == [f"fit by stages, {made.n:,} records"]
     assert max(page_dask.differences(stages).values()) < 1e-5
-    assert f"one sweep, {made.n:,} records" in said
+    assert {f"one sweep, {made.n:,} records", f"answer, {made.n:,} records"} <= {
+        *page_dask.ratios(said)
+    }
     assert f"fit, {wanted.solution.n_iter} steps" in said
     assert float(said.split("relative difference of Phi ")[1]) < 1e-5

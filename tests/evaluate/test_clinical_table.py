@@ -155,8 +155,27 @@ def test_leads_of_several_cohorts_are_told_with_their_errors():
             about | {"method": "rival", "setting": "d=50", "auc": theirs},
             about | {"method": "rival", "setting": "d=200", "auc": theirs - 0.1},
         ]
-    text = cohorts.markdown(pd.DataFrame(told))
-    assert "3 cohorts" in text
+    text = cohorts.markdown(pd.DataFrame(told), cohorts.TENTH)
+    assert "3 cohorts with one in 10 of the paper's patients" in text
     assert f"| column | {relations.ONE_SHOT} | rival |" in text
     error = np.std([0.05, -0.03, 0.04], ddof=1) / np.sqrt(3)
     assert f"| r | 0.850 | 0.830 (+0.020 ± {error:.3f}, 2 : 1) |" in text
+
+
+def test_the_one_cohort_with_every_method_counts_among_those_of_the_papers_size(tmp_path):
+    line = {"problem": "cohort", "method": relations.ONE_SHOT, "asked": "auto", "setting": "auto"}
+    elsewhere = [
+        line | {"column": "r", "auc": 0.9},
+        line | {"column": "r", "auc": 0.7, "problem": "visits"},
+        line | {"column": "r", "auc": 0.6, "method": "word2vec"},
+        line | {"column": "r", "auc": 0.5, "method": "PPMI-SVD", "asked": "d=25"},
+    ]
+    pd.DataFrame(elsewhere).to_csv(tmp_path / "auc.csv", index=False)
+    store = tmp_path / "paper-cohorts.csv"
+    pd.DataFrame([line | {"column": "r", "auc": 0.8, "problem": "seed 1"}]).to_csv(
+        store, index=False
+    )
+    found = cohorts.told(store, cohorts.PAPER)
+    assert dict(zip(found["problem"], found["auc"], strict=True)) == {"seed 0": 0.9, "seed 1": 0.8}
+    assert "| r | 0.850 |" in cohorts.markdown(found, cohorts.PAPER)
+    assert cohorts.told(store, cohorts.TENTH)["problem"].tolist() == ["seed 1"]
