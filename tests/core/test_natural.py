@@ -75,12 +75,13 @@ def make_objective(plain, rng, *, tied=False, signed=True, sites=1, **parts):
     coords = natural_coordinates(Z.sum(axis=0), float(n), tied=tied)
     signs = np.array([1.0, 1.0, -1.0]) if signed else None
     prior = None if tied else rng.normal(size=(sites, p))
-    U0, V0, w = rng.normal(size=(p, 2)), rng.normal(size=(p, 2)), rng.uniform(0.1, 2, p)
+    U0, V0, w = rng.normal(size=(p, 2)), rng.normal(size=(p, 2)), rng.uniform(0.1, 2, (2, p))
+    L = rng.normal(size=(2, p))
     every = {
         "penalty": np.array([0.3, 0.0, 0.7]),
         "correction": rng.normal(size=(p, p)),
         "intercept_correction": None if tied else rng.normal(size=(sites, p)),
-        "anchor": Anchor(U0, V0, w),
+        "anchors": [Anchor(U0, V0, w[0]), Anchor(U0, V0, w[1], L)],
         "balance": 0.4,
     }
     chosen = {name: every[name] for name in parts.get("only", every)}
@@ -100,8 +101,10 @@ def make_objective(plain, rng, *, tied=False, signed=True, sites=1, **parts):
             total += (chosen["correction"] * phi).sum()
         if chosen.get("intercept_correction") is not None:
             total += (chosen["intercept_correction"] * b).sum()
-        if "anchor" in chosen:
-            total += (w[:, None] * (phi - U0 @ V0.T) ** 2).sum() / 2
+        if "anchors" in chosen:
+            E = phi - U0 @ V0.T
+            for weight, M in zip(w, (np.eye(p), np.eye(p) + L.T @ L), strict=True):
+                total += (weight * np.einsum("jk,kl,jl->j", E, M, E)).sum() / 2
         if "balance" in chosen:
             total += chosen["balance"] * ((U.T @ U - V.T @ V) ** 2).sum()
         return total
@@ -124,7 +127,7 @@ CASES = {
     "penalty": {"only": ["penalty"]},
     "correction": {"only": ["correction"]},
     "intercept correction": {"only": ["intercept_correction"]},
-    "anchor": {"only": ["anchor"]},
+    "anchors": {"only": ["anchors"]},
     "balance": {"only": ["balance"], "signed": False},
 }
 cases = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -564,7 +567,7 @@ def test_a_hub_that_is_the_only_site_gives_the_pooled_fit(mode, monkeypatch):
     recorder = Recorder(monkeypatch)
     options = replace(EXACT, penalty=0.1, intercept=mode)
     found = one_shot([Z], options)
-    assert recorder.objective.anchor is None  # damping 0: the hub has all records
+    assert not recorder.objective.anchors  # damping 0: the hub has all records
     D = recorder.objective.correction
     np.testing.assert_allclose(D + D.T, 0, atol=1e-12)  # all that a symmetric Phi sees of it
     pooled = fit(records_from(Z), options, np.random.default_rng(5))

@@ -57,6 +57,8 @@ COMMON = 0.02  # rarity below which it does not matter how the records differ
 VISIBLE = 1.25  # a hub sees a component that is so many times the noise
 INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
 DAMPING = 4.0
+LACKING = 2.0  # times the damping of pairs: that of codes whose variance the hub lacks
+STEEP = 64  # directions of the study's records along which those are held more
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
 CORRECTED_STEPS = 30  # on the last of them, once its derivative is that of all records
@@ -75,8 +77,8 @@ class Options:
     penalty: float | None = None  # None: from the noise level
     intercept: Intercept = "site"
     surrogate: Literal["hub", "model"] = "hub"
-    damping: float | None = None  # None: DAMPING times the share of records outside the hub, or
-    # by the strength of the couplings after a start from independence
+    damping: float | None = None  # None: DAMPING, for pairs times the share of records outside the
+    # hub; or by the strength of the couplings after a start from independence
     max_iter: int = 200
     tol: float = 1e-5
     dtype: type = np.float32
@@ -262,16 +264,23 @@ def finish(
     chance = Chance(noise, rare, _firmness(hub, rare, rng), total)
     per_code = total / coords.p
     first = _first(target, chance, options, rng, per_code=per_code)
-    if independent and options.damping is None:
-        anchor: Anchor | None = _hold_to(first, target.largest(), options)
-    else:
-        anchor = _anchor(options, hub, reference, total, moved)
-    also = _also(target, first, chance)
+    also, strength = _also(target, first, chance), target.largest()
     del target
     at = None if own_b is None else intercepts_in(coords, start, own_b)
     own = full_sweep(reference, coords, (U0, moved.V), at, subtract_from=G)
     correction: np.ndarray = G.astype(options.dtype, copy=False)
     del G
+    common = rare < COMMON
+    if independent and options.damping is None:
+        anchors = [_hold_to(first, strength, options)]
+    else:
+        seen = Spectrum(corrected_correlation(reference, coords, correction))
+        if also and not common:
+            also = _also(seen, _first(seen, chance, options, rng, per_code=per_code), chance)
+        anchors = _anchors(options, hub, reference, total, moved, seen)
+        del seen
+    if options.intercept == "tied" and not common:  # the correction holds what those cannot fit
+        also = None
     objective = Surrogate(
         reference,
         coords,
@@ -280,17 +289,10 @@ def finish(
         first.penalties,
         correction=correction,
         intercept_correction=mean.b - own.b if options.intercept == "shared" else None,
-        anchor=anchor,
+        anchors=anchors,
     )
     begin = replace(moved, U=first.U, signs=first.signs)
     fitted = _solved(objective, begin, first.penalty, chance, options, rng)
-    common = rare < COMMON
-    if also and not common:
-        if options.intercept == "tied":  # the correction holds what intercepts cannot fit
-            also = None
-        elif not independent:
-            seen = Spectrum(corrected_correlation(reference, coords, correction))
-            also = _also(seen, _first(seen, chance, options, rng, per_code=per_code), chance)
     fitted = replace(fitted, start=moved, also=also, common=common)
     if options.intercept != "site":
         return fitted
@@ -413,23 +415,32 @@ def _symmetric_in_coordinates(mean: Answer, old: Coordinates, new: Coordinates) 
     return G
 
 
-def _anchor(
-    options: Options, hub: Records, reference: Records, total: float, start: Start
-) -> Anchor | None:
+def _anchors(
+    options: Options, hub: Records, reference: Records, total: float, start: Start, seen: Spectrum
+) -> list[Anchor]:
     """Damping by coverage: where the reference hardly sees a pair of codes its loss is flat, and
-    the linear correction would run away.  So it would for a code that is much rarer at the
-    reference than in the study: its variance there, in the study's units, is the curvature.
+    the linear correction would run away.
+
+    So it would for a code that is much rarer at the reference than in the study: its variance
+    there, in the study's units, is the curvature, and what it lacks the damping replaces.  Near
+    independence the loss of the study curves as its correlations, I + `seen`, and steepest along
+    their largest components.  Squared, small shares count little: they are chance.
     """
-    damping = options.damping
+    damping, outside = options.damping, 1.0
     if damping is None:
-        damping = DAMPING * (1 - hub.total / total)
-    if damping == 0:
-        return None
+        damping, outside = DAMPING, 1 - hub.total / total
+    if damping * outside == 0:
+        return []
     together = 1 / (1 + SEEN_TOGETHER * expected_together(reference.counts(), reference.total))
     share = smoothed_mean(reference.counts(), reference.total)
-    curvature = share * (1 - share) / start.coords.scale**2
-    weight = damping * (together.mean(axis=1) + np.maximum(0, 1 - curvature))
-    return Anchor(start.U, start.V, weight.astype(options.dtype))
+    lacking = np.maximum(0, 1 - share * (1 - share) / start.coords.scale**2) ** 2
+    value, vector = seen.ends(STEEP, "LA")
+    steep = np.sqrt(np.maximum(value, 0))[:, None] * vector.T
+    weights = damping * outside * together.mean(axis=1), damping * LACKING * lacking
+    return [
+        Anchor(start.U, start.V, weight.astype(options.dtype), L)
+        for weight, L in zip(weights, (None, steep.astype(options.dtype)), strict=True)
+    ]
 
 
 def _hold_to(first: Components, strength: float, options: Options) -> Anchor:

@@ -2,14 +2,14 @@
 
     f(U, V, b) = L_1(UV', b) + <D, UV'> + <c, b>           hub loss and gradient corrections
                + (1/2) sum_i lambda_i (|u_i|^2 + |v_i|^2)   nuclear norm of UV'
-               + (1/2) sum_jk w_j (UV' - U0 V0')_jk^2       damping
+               + (1/2) sum_j w_j E_j M E_j'                 damping, E = UV' - U0 V0'
                + beta ||U'U - V'V||^2                       embedding balancer, beta = 1/4
 
 Without corrections and damping this is the centralised objective.  `signs` (d,) fixes V = U
 diag(signs), the form that a symmetric Theta keeps (Remark 1): it halves the unknowns.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -37,19 +37,27 @@ class Factors:
 
 @dataclass(frozen=True)
 class Anchor:
-    """Damping: half the squared distance of UV' to U0 V0', row j weighted by w_j."""
+    """Damping: half the squared distance of UV' to U0 V0', row j weighted by w_j.
+
+    Distances are E_j M E_j' of the rows of E = UV' - U0 V0', with ``M = I + L'L``: a loss is
+    steeper along what its records vary most in.  L (k, p); None: M = I.
+    """
 
     U: np.ndarray
     V: np.ndarray
     weight: np.ndarray  # (p,)
+    L: np.ndarray | None = None
 
     def __call__(self, U: np.ndarray, V: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
-        """Value and derivatives in U and V, through d x d products alone."""
+        """Value and derivatives in U and V, through products of factors alone."""
         U0, V0, w = self.U, self.V, self.weight[:, None]
-        wU, wU0 = w * U, w * U0
-        VV, V0V, UU, U0U = V.T @ V, V0.T @ V, U.T @ wU, U0.T @ wU
-        square = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + np.vdot(U0.T @ wU0, V0.T @ V0)
-        return float(square) / 2, wU @ VV - wU0 @ V0V, V @ UU - V0 @ U0U
+        wU, wU0, MV, MV0 = w * U, w * U0, self._times_M(V), self._times_M(V0)
+        VV, V0V, UU, U0U = V.T @ MV, V0.T @ MV, U.T @ wU, U0.T @ wU
+        square = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + np.vdot(U0.T @ wU0, V0.T @ MV0)
+        return float(square) / 2, wU @ VV - wU0 @ V0V, MV @ UU - MV0 @ U0U
+
+    def _times_M(self, V: np.ndarray) -> np.ndarray:
+        return V if self.L is None else V + self.L.T @ (self.L @ V)
 
 
 @dataclass(frozen=True)
@@ -68,7 +76,7 @@ class Surrogate:
     penalty: float | np.ndarray = 0.0
     correction: np.ndarray | None = None
     intercept_correction: np.ndarray | None = None
-    anchor: Anchor | None = None
+    anchors: Sequence[Anchor] = ()
     balance: float = 0.0
 
     def on(self, records: Records) -> "Surrogate":
@@ -132,8 +140,8 @@ class Surrogate:
             value += 0.5 * float(np.sum(self.penalty * ((U**2).sum(axis=0) + (V**2).sum(axis=0))))
             gU += self.penalty * U
             gV += self.penalty * V
-        if self.anchor is not None:
-            extra, aU, aV = self.anchor(U, V)
+        for anchor in self.anchors:
+            extra, aU, aV = anchor(U, V)
             value += extra
             gU += aU
             gV += aV
@@ -169,7 +177,7 @@ class Surrogate:
         assert self.signs is not None
         p, d = self.coords.p, self.signs.size
         penalty = np.diag(np.full(d, self.penalty, dtype=np.float64))
-        damping = np.zeros(p) if self.anchor is None else self.anchor.weight
+        damping = sum((anchor.weight for anchor in self.anchors), np.zeros(p))
         rows = 1 / (1 + damping[:, None])
         share = self.records.counts() / self.records.total
         flatness = INTERCEPT_EASE / (FLAT + share * (1 - share) / self.coords.scale**2)
