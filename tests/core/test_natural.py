@@ -14,7 +14,7 @@ from daniel.core.components import principal_axes, relatedness
 from daniel.core.coordinates import natural_coordinates, theta_from
 from daniel.core.exchange import Start
 from daniel.core.intercepts import prior_intercepts, site_intercepts
-from daniel.core.ising import full_sweep, logit_moments
+from daniel.core.ising import full_sweep, logit_moments, sweep
 from daniel.core.natural import Options, answer, finish, fit, make_start, mean_answer
 from daniel.core.records import records_from
 from daniel.core.sample import gibbs
@@ -720,6 +720,40 @@ def test_synthetic_records_of_a_real_start_have_the_prevalences_of_the_study(mon
     study = np.vstack(sites).mean(axis=0)
     assert np.abs(sites[0].mean(axis=0) - study).max() > 0.1, "the hub must differ for this"
     np.testing.assert_allclose(reference.counts() / reference.total, study, atol=0.04)
+
+
+def unlike_hospitals(seed, n=2_000, p=120, groups=12, rare=0.1):
+    """Short and long records of groups of codes; at the first site a third of the codes is rare."""
+    rng = np.random.default_rng(seed)
+    here = np.where(np.arange(p) < p // 3, rare, 1.0)
+    sites = []
+    for share in (here, np.ones(p)):
+        care = np.where(rng.random((n, 1)) < 0.2, 3.0, 0.5)
+        chosen = rng.random((n, groups)) < 0.05 * care
+        of_group = (rng.random((n, p)) < 0.4 * share) & chosen[:, np.arange(p) % groups]
+        sites.append((of_group | (rng.random((n, p)) < 0.03 * share * care)) * 1.0)
+    return sites
+
+
+def loss_at_all_sites(sites, fitted):
+    """Mean over the sites of the loss with each site's own intercepts."""
+    model = Start(fitted.coords, fitted.U, fitted.signs, fitted.b)
+    losses = []
+    for records in map(records_from, sites):
+        b = site_intercepts(records, model).astype(model.U.dtype)
+        losses.append(sweep(records, model.coords, model.U, model.V, b).loss)
+    return np.mean(losses)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_hub_that_lacks_codes_comes_near_the_pooled_fit(seed):
+    sites, options = unlike_hospitals(seed), Options()
+    start = make_start(records_from(sites[0]), options, np.random.default_rng(1))
+    assert start.U.any(), "the start must be the hub's fit for this"
+    pooled = fit(records_from(np.vstack(sites)), options, np.random.default_rng(1))
+    ends = one_shot(sites, options), pooled, start
+    shot, least, most = (loss_at_all_sites(sites, fitted) for fitted in ends)
+    assert shot < least + 0.2 * (most - least)
 
 
 def test_damping_holds_the_couplings_at_the_start():
