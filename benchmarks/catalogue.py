@@ -96,9 +96,9 @@ def _convex(**options: Any) -> dict[str, Entry]:
 
 METHODS: dict[str, Entry] = {
     "daniel-pooled": _entry("daniel_pooled", OURS["pooled"], edition=3),
-    "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay", edition=3),
+    "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay", edition=4),
     "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub", edition=3),
-    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 4),
+    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 5),
     **_each("correlation", "d", MANY, "correlation SVT", "pooled", False),
     **_each("ppmi", "d", MANY, "PPMI-SVD", "pooled", False),
     **_each("ppmi-tuned", "d", (50, 200), "PPMI-SVD, options tuned", "pooled", False),

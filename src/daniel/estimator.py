@@ -61,7 +61,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         the latter.
     damping : float or "auto"
         Natural recipe: how strongly the one-shot fit is held to the start where the hub hardly sees
-        a code.
+        a code; twice as strongly where it lacks one that the study has.
     step_size : float
         The paper recipe's fixed step eta.
     max_iter, tol : int, float
