@@ -64,8 +64,9 @@ bench: $(VENV)/.installed ## speed: one gradient sweep against bare matrix produ
 solver: $(VENV)/.installed ## speed: the default solver against the paper's descent
 	$(BIN)/python -m benchmarks.solver | tee results/solver.txt
 
-relations: $(VENV)/.rivals ## quality: known-pair AUC of daniel and every rival
+relations: $(VENV)/.rivals ## quality: known-pair AUC of daniel and every rival; held-out likelihood
 	$(BIN)/python -m benchmarks.relations
+	$(BIN)/python -m benchmarks.likelihood
 
 clinical: $(VENV)/.rivals ## quality: relations and phenotyping, every method in one table
 	$(BIN)/python -m benchmarks.clinical
