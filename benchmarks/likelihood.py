@@ -2,10 +2,11 @@
 
     python -m benchmarks.likelihood              writes results/likelihood.md
 
-HELD_OUT of the records of each problem of the races are held out.  Minus the pseudo-log-likelihood
-of such a record, eq. (objective), in nats, with the intercepts that each site fits to its other
-records; less is better.  *Gap closed*: how far one shot comes from the hub's fit to the pooled one.
-Known pairs are of vectors, as in the races, of the same fits.
+HELD_OUT of the records of each problem of the races are held out; others of the same patients are
+not.  Minus the pseudo-log-likelihood of such a record, eq. (objective), in nats, with the
+intercepts that each site fits to its other records; less is better.  *Gap closed*: how far one shot
+comes from the hub's fit to the pooled one.  Known pairs are of vectors, as in the races, of the
+same fits.
 """
 
 from collections.abc import Sequence
@@ -36,6 +37,8 @@ def loss(model: Start, learned: Sequence[Records], asked: Sequence[Records]) -> 
     total = sum(records.total for records in asked)
     found = 0.0
     for own, other in zip(learned, asked, strict=True):
+        if other.total == 0:
+            continue
         b = site_intercepts(own, model).astype(model.U.dtype)
         found += sweep(other, model.coords, model.U, model.V, b).loss * other.total
     return found / total

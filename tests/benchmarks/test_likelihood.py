@@ -19,7 +19,8 @@ def draw(rng, n, p=12):
     return ((rng.random((n, p)) < 0.8) & chosen[:, np.arange(p) % 3]) * 1.0
 
 
-def test_independence_is_told_with_the_prevalences_of_each_site(rng):
+def test_independence_is_told_with_the_prevalences_of_each_site():
+    rng = np.random.default_rng(0)
     learned = [draw(rng, 400), 1 - draw(rng, 600)]
     asked = [draw(rng, 50), 1 - draw(rng, 150)]
     whole = records_from(np.vstack(learned))
@@ -34,7 +35,8 @@ def test_independence_is_told_with_the_prevalences_of_each_site(rng):
     assert told == pytest.approx(wanted, rel=2e-3)  # a pseudo-record beside each site's own
 
 
-def test_a_row_tells_how_far_one_shot_comes(rng, monkeypatch):
+def test_a_row_tells_how_far_one_shot_comes(monkeypatch):
+    rng = np.random.default_rng(0)
     monkeypatch.setitem(likelihood.PROBLEMS, "made", "made")
     Z = draw(rng, 3_000)
     codes = [f"A:{j}" for j in range(12)]
@@ -43,5 +45,5 @@ def test_a_row_tells_how_far_one_shot_comes(rng, monkeypatch):
     Z = sparse.csr_matrix(Z.astype(np.float32))
     found = likelihood.row(Problem("made", Z, codes, sites, None, pd.DataFrame(groups)))
     assert float(found["independence"]) > float(found["hub alone"]) >= float(found["pooled"])
-    assert found["sites"] == "2" and found["gap closed"].endswith("%")
+    assert found["sites"] == "2" and -100 < float(found["gap closed"].strip("%")) < 200
     assert float(found["pairs, one shot"]) > 0.9

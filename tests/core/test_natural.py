@@ -722,17 +722,29 @@ def test_synthetic_records_of_a_real_start_have_the_prevalences_of_the_study(mon
     np.testing.assert_allclose(reference.counts() / reference.total, study, atol=0.04)
 
 
-def unlike_hospitals(seed, n=2_000, p=120, groups=12, rare=0.1):
+def unlike_hospitals(seed, p=120, rare=0.1, short=0.5, long=3.0):
     """Short and long records of groups of codes; at the first site a third of the codes is rare."""
+    n, groups = 2_000, 12
     rng = np.random.default_rng(seed)
     here = np.where(np.arange(p) < p // 3, rare, 1.0)
     sites = []
     for share in (here, np.ones(p)):
-        care = np.where(rng.random((n, 1)) < 0.2, 3.0, 0.5)
+        care = np.where(rng.random((n, 1)) < 0.2, long, short)
         chosen = rng.random((n, groups)) < 0.05 * care
         of_group = (rng.random((n, p)) < 0.4 * share) & chosen[:, np.arange(p) % groups]
         sites.append((of_group | (rng.random((n, p)) < 0.03 * share * care)) * 1.0)
     return sites
+
+
+def way_left(sites):
+    """From the pooled fit's loss, 0, to that of the start, 1: where one shot ends."""
+    options = Options()
+    start = make_start(records_from(sites[0]), options, np.random.default_rng(1))
+    assert start.U.any(), "the start must be the hub's fit for this"
+    pooled = fit(records_from(np.vstack(sites)), options, np.random.default_rng(1))
+    ends = one_shot(sites, options), pooled, start
+    shot, least, most = (loss_at_all_sites(sites, fitted) for fitted in ends)
+    return (shot - least) / (most - least)
 
 
 def loss_at_all_sites(sites, fitted):
@@ -747,13 +759,20 @@ def loss_at_all_sites(sites, fitted):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_hub_that_lacks_codes_comes_near_the_pooled_fit(seed):
-    sites, options = unlike_hospitals(seed), Options()
-    start = make_start(records_from(sites[0]), options, np.random.default_rng(1))
-    assert start.U.any(), "the start must be the hub's fit for this"
-    pooled = fit(records_from(np.vstack(sites)), options, np.random.default_rng(1))
-    ends = one_shot(sites, options), pooled, start
-    shot, least, most = (loss_at_all_sites(sites, fitted) for fitted in ends)
-    assert shot < least + 0.2 * (most - least)
+    assert way_left(unlike_hospitals(seed)) < 0.2
+
+
+def test_what_a_hub_lacks_is_held_along_what_records_vary_most_in(monkeypatch):
+    sites = unlike_hospitals(0, p=240, rare=0.05, short=0.1, long=10.0)
+    assert way_left(sites) < 0.2
+    monkeypatch.setattr(natural, "STEEP", 0)
+    assert way_left(sites) > 0.3
+
+
+def test_one_record_more_elsewhere_hardly_moves_the_fit():
+    sites = [rare_records(6_000), rare_records(1, seed=1)]
+    alone = fit(records_from(sites[0]), Options(), np.random.default_rng(1))
+    assert distance(one_shot(sites, Options()), alone) < 0.05
 
 
 def test_damping_holds_the_couplings_at_the_start():

@@ -57,7 +57,7 @@ COMMON = 0.02  # rarity below which it does not matter how the records differ
 VISIBLE = 1.25  # a hub sees a component that is so many times the noise
 INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
 DAMPING = 4.0
-LACKING = 2.0  # times the damping of pairs: that of codes whose variance the hub lacks
+LACKING = 3.0  # times the damping of pairs: that of codes whose variance the hub lacks
 STEEP = 64  # directions of the study's records along which those are held more
 SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
@@ -274,12 +274,15 @@ def finish(
     if independent and options.damping is None:
         anchors = [_hold_to(first, strength, options)]
     else:
-        seen = Spectrum(corrected_correlation(reference, coords, correction))
-        if also and not common:
-            also = _also(seen, _first(seen, chance, options, rng, per_code=per_code), chance)
-        anchors = _anchors(options, hub, reference, total, moved, seen)
-        del seen
-    if options.intercept == "tied" and not common:  # the correction holds what those cannot fit
+        steep: np.ndarray | None = None
+        if options.intercept != "tied":  # else the correction holds what intercepts cannot fit
+            seen = Spectrum(corrected_correlation(reference, coords, correction))
+            if also and not common and not independent:
+                also = _also(seen, _first(seen, chance, options, rng, per_code=per_code), chance)
+            steep = _steep(seen, noise).astype(options.dtype)
+            del seen
+        anchors = _anchors(options, hub, reference, mean, moved, steep)
+    if options.intercept == "tied" and not common:
         also = None
     objective = Surrogate(
         reference,
@@ -416,31 +419,41 @@ def _symmetric_in_coordinates(mean: Answer, old: Coordinates, new: Coordinates) 
 
 
 def _anchors(
-    options: Options, hub: Records, reference: Records, total: float, start: Start, seen: Spectrum
+    options: Options,
+    hub: Records,
+    reference: Records,
+    mean: Answer,
+    start: Start,
+    steep: np.ndarray | None,
 ) -> list[Anchor]:
     """Damping by coverage: where the reference hardly sees a pair of codes its loss is flat, and
     the linear correction would run away.
 
-    So it would for a code that is much rarer at the reference than in the study: its variance
-    there, in the study's units, is the curvature, and what it lacks the damping replaces.  Near
-    independence the loss of the study curves as its correlations, I + `seen`, and steepest along
-    their largest components.  Squared, small shares count little: they are chance.
+    So it would for a code that is much rarer at the reference than in the study: its loss curves as
+    its variance, and what share of that the reference lacks, the damping replaces, along `steep`
+    (k, p) more than elsewhere.  Squared, small shares count little: they are chance.
     """
     damping, outside = options.damping, 1.0
     if damping is None:
-        damping, outside = DAMPING, 1 - hub.total / total
+        damping, outside = DAMPING, 1 - hub.total / mean.n
     if damping * outside == 0:
         return []
     together = 1 / (1 + SEEN_TOGETHER * expected_together(reference.counts(), reference.total))
-    share = smoothed_mean(reference.counts(), reference.total)
-    lacking = np.maximum(0, 1 - share * (1 - share) / start.coords.scale**2) ** 2
-    value, vector = seen.ends(STEEP, "LA")
-    steep = np.sqrt(np.maximum(value, 0))[:, None] * vector.T
+    here = smoothed_mean(reference.counts(), reference.total)
+    there = smoothed_mean(mean.counts, mean.n)
+    lacking = np.maximum(0, 1 - here * (1 - here) / (there * (1 - there))) ** 2
     weights = damping * outside * together.mean(axis=1), damping * LACKING * lacking
     return [
         Anchor(start.U, start.V, weight.astype(options.dtype), L)
-        for weight, L in zip(weights, (None, steep.astype(options.dtype)), strict=True)
+        for weight, L in zip(weights, (None, steep), strict=True)
     ]
+
+
+def _steep(seen: Spectrum, noise: float) -> np.ndarray:
+    """L (k, p): near independence the loss curves as I + L'L, correlations above their noise."""
+    value, vector = seen.ends(STEEP, "LA")
+    L: np.ndarray = np.sqrt(np.maximum(value - noise, 0))[:, None] * vector.T
+    return L
 
 
 def _hold_to(first: Components, strength: float, options: Options) -> Anchor:
