@@ -61,7 +61,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         the latter.
     damping : float or "auto"
         Natural recipe: how strongly the one-shot fit is held to the start where the hub hardly sees
-        a code; twice as strongly where it lacks one that the study has.
+        a code, and more so, by the square of what it lacks, where others have a code more often.
     step_size : float
         The paper recipe's fixed step eta.
     max_iter, tol : int, float
