@@ -22,7 +22,8 @@ def simple_axes(U: np.ndarray) -> np.ndarray:
     used = U.any(axis=0)
     own = U[:, used].astype(np.float64)
     if own.shape[1] > 1:
-        own = own @ varimax(own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-30))
+        rows = own / np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-30)
+        own = own @ varimax(rows.astype(U.dtype))
     own = own[:, np.argsort(-(own**2).sum(axis=0), kind="stable")]
     own = own * np.sign(own[np.abs(own).argmax(axis=0), np.arange(own.shape[1])])
     out = np.zeros_like(U)
@@ -31,14 +32,18 @@ def simple_axes(U: np.ndarray) -> np.ndarray:
 
 
 def varimax(L: np.ndarray) -> np.ndarray:
-    """(d, d) rotation R for which the squares of each column of LR vary most."""
+    """(d, d) rotation R for which the squares of each column of LR vary most.
+
+    Products with L are in its precision.
+    """
     p, d = L.shape
     R, reached = np.eye(d), 0.0
     with decomposing(d):
         for _ in range(STEPS):
-            B = L @ R
+            B = L @ R.astype(L.dtype)
             square = B * B
-            R, criterion = _nearest_rotation(L.T @ (B * (square - square.sum(axis=0) / p)))
+            M = L.T @ (B * (square - square.sum(axis=0) / p))
+            R, criterion = _nearest_rotation(M.astype(np.float64))
             if criterion < reached * (1 + TOLERANCE):
                 break
             reached = criterion

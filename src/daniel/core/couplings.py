@@ -9,6 +9,7 @@ are shared among threads, and beside them no (p, p) array is needed.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from threading import Lock
 
 import numpy as np
 
@@ -26,8 +27,9 @@ TASKS = 16  # stripes times pieces of the records: as many, if a piece has so ma
 PIECE = 32
 CACHED = 1 << 20  # bytes of residuals that are read again soon
 AT_ONCE = 1 << 30  # bytes of all that are made at once, if they are more than two
-CODES_PER_COLUMN = 0.2  # present codes that cost as much as a column of the factors
-CODES_AS_RECORDS = 5.0  # a code's own work, on rows of Phi and the derivative, in that of records
+CODES_PER_COLUMN = 0.4  # present codes that cost as much as a column of the factors
+CODES_AS_RECORDS = 2.0  # a code's own work, on rows of Phi and the derivative, in that of records
+NEAR = 2_500  # codes whose rows a cache holds; of more, each present code costs so much more
 
 Phi = np.ndarray | tuple[np.ndarray, np.ndarray]
 
@@ -37,9 +39,10 @@ def pays(records: Records, d: float = np.inf) -> bool:
 
     Phi itself is such a product, of its codes instead of the records.
     """
-    present = records.density * records.p
-    spared = d * (1 - CODES_AS_RECORDS * records.p / max(records.n, 1))
-    return records.density <= DENSE_ABOVE and present < CODES_PER_COLUMN * spared
+    p = records.p
+    codes = records.density * p * max(1.0, p / NEAR)
+    spared = d * (1 - CODES_AS_RECORDS * p / max(records.n, 1))
+    return records.density <= DENSE_ABOVE and codes < CODES_PER_COLUMN * spared
 
 
 @dataclass(frozen=True)
@@ -108,10 +111,24 @@ class _Task:
     """A stripe of columns over a piece of the records; `last`: it is the last piece."""
 
     stripe: slice
-    S: np.ndarray
-    b: np.ndarray
+    weights: "_Weights"
     chunks: Sequence[slice]
     last: bool
+
+
+class _Weights:
+    """S (p, codes) and b (sites, codes) of a stripe, made by the first of its tasks."""
+
+    def __init__(self, c: Columns, stripe: slice) -> None:
+        self._columns, self._stripe, self._lock = c, stripe, Lock()
+        self._made: tuple[np.ndarray, np.ndarray] | None = None
+
+    def __call__(self) -> tuple[np.ndarray, np.ndarray]:
+        with self._lock:
+            if self._made is None:
+                S, offset = self._columns.weights(self._stripe)
+                self._made = S, self._columns.intercept[:, self._stripe] + offset
+            return self._made
 
 
 def _tasks(records: Records, c: Columns, stripes: Sequence[slice]) -> Iterator[_Task]:
@@ -120,10 +137,9 @@ def _tasks(records: Records, c: Columns, stripes: Sequence[slice]) -> Iterator[_
     worth = max(1, records.n // (PIECE * records.p))
     pieces = split(slice(0, len(chunks)), min(-(-TASKS // len(stripes)), worth, len(chunks)))
     for stripe in stripes:
-        S, offset = c.weights(stripe)
-        b = c.intercept[:, stripe] + offset
+        weights = _Weights(c, stripe)
         for piece in pieces:
-            yield _Task(stripe, S, b, chunks[piece], piece is pieces[-1])
+            yield _Task(stripe, weights, chunks[piece], piece is pieces[-1])
 
 
 def _summed(
@@ -162,7 +178,7 @@ def stripe_sums(records: Records, c: Columns, stripe: slice) -> tuple:
 
 
 def _derivative(records: Records, c: Columns, task: _Task) -> tuple:
-    S, b, own = task.S, task.b, c.own[task.stripe]
+    (S, b), own = task.weights(), c.own[task.stripe]
     loss, columns, ZR = 0.0, np.zeros(b.shape), np.zeros(S.shape)
     part = np.empty_like(S)  # of a chunk, in the working precision
     block = max(16, CACHED // (S.shape[1] * S.itemsize))
@@ -178,7 +194,7 @@ def _derivative(records: Records, c: Columns, task: _Task) -> tuple:
 
 
 def _moments(records: Records, c: Columns, task: _Task) -> tuple:
-    S, b, own = task.S, task.b, c.own[task.stripe]
+    (S, b), own = task.weights(), c.own[task.stripe]
     sums = np.zeros((2, *b.shape))
     for rows in task.chunks:
         mean, variance = np.zeros((2, *b.shape), b.dtype)
@@ -219,13 +235,13 @@ def sweep_sums(records: Records, c: Columns, _: None) -> tuple:
     """Loss, Z'RVg and R'A (p, d), sums of R over each site (sites, p) and where present (p,)."""
     f = c.phi
     assert isinstance(f, Factored)
-    S, Vg = f.S.astype(np.float64), f.Vg.astype(np.float64)
 
     def work(task: _Task) -> tuple:
         loss, ZR, columns = _derivative(records, c, task)
-        RA = ZR.T @ S + np.outer(columns.sum(axis=0), f.offset)
         present = np.diagonal(ZR, -task.stripe.start).copy()
-        return loss, ZR @ Vg[task.stripe], RA, columns, present
+        ZR = ZR.astype(f.S.dtype)
+        RA = (ZR.T @ f.S).astype(np.float64) + np.outer(columns.sum(axis=0), f.offset)
+        return loss, (ZR @ f.Vg[task.stripe]).astype(np.float64), RA, columns, present
 
     loss, ZQ, of_stripes = 0.0, np.zeros(f.S.shape), []
     for more, product, *others in _summed(work, records, c, c.stripes):

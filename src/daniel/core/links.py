@@ -20,7 +20,7 @@ from daniel.core.start import correlation
 from daniel.core.threads import decomposing, n_threads, run_in_turn
 
 MOST_CODES = 2_200  # of more, so many are drawn: the eigenvectors cost their number to the third
-MOST_RECORDS = 100_000  # of more that are distinct, so many are drawn
+MOST_RECORDS = 400_000  # of more that are distinct, so many are drawn
 MOST_LINKS = 20_000
 FEWEST_LINKS = 100  # with fewer, nothing can be told
 TOGETHER = 3  # records that a link is seen in, at least

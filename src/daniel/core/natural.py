@@ -159,7 +159,7 @@ def _survey(records: Records, options: Options, rng: np.random.Generator) -> _Su
     chance = Chance(noise, rare, _firmness(records, rare, rng), total)
     whole = records.p <= WHOLE
     matrix = correlation(records, coords) if whole else correlation_operator(records, coords)
-    return _Survey(records, coords, Spectrum(matrix), chance)
+    return _Survey(records, coords, Spectrum(matrix, options.dtype), chance)
 
 
 def _fit(
@@ -258,7 +258,7 @@ def finish(
 
     # All records show components that the hub alone could not; they stand in a proximal step from
     # the start.
-    target = Spectrum(proximal(G, mean, moved))
+    target = Spectrum(proximal(G, mean, moved), options.dtype)
     noise = float(np.hypot(noise_level(counts, total, coords.scale, rng), options.noise))
     rare = rarity(counts, total)
     chance = Chance(noise, rare, _firmness(hub, rare, rng), total)
@@ -276,7 +276,7 @@ def finish(
     else:
         steep: np.ndarray | None = None
         if options.intercept != "tied":  # else the correction holds what intercepts cannot fit
-            seen = Spectrum(corrected_correlation(reference, coords, correction))
+            seen = Spectrum(corrected_correlation(reference, coords, correction), options.dtype)
             if also and not common and not independent:
                 also = _also(seen, _first(seen, chance, options, rng, per_code=per_code), chance)
             steep = _steep(seen, noise).astype(options.dtype)

@@ -11,6 +11,7 @@ diag(signs), the form that a symmetric Theta keeps (Remark 1): it halves the unk
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -50,11 +51,17 @@ class Anchor:
 
     def __call__(self, U: np.ndarray, V: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:
         """Value and derivatives in U and V, through products of factors alone."""
-        U0, V0, w = self.U, self.V, self.weight[:, None]
-        wU, wU0, MV, MV0 = w * U, w * U0, self._times_M(V), self._times_M(V0)
-        VV, V0V, UU, U0U = V.T @ MV, V0.T @ MV, U.T @ wU, U0.T @ wU
-        square = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + np.vdot(U0.T @ wU0, V0.T @ MV0)
-        return float(square) / 2, wU @ VV - wU0 @ V0V, MV @ UU - MV0 @ U0U
+        wU0, MV0, square = self._start
+        wU, MV = self.weight[:, None] * U, self._times_M(V)
+        VV, V0V, UU, U0U = V.T @ MV, MV0.T @ V, U.T @ wU, wU0.T @ U
+        value = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + square
+        return float(value) / 2, wU @ VV - wU0 @ V0V, MV @ UU - MV0 @ U0U
+
+    @cached_property
+    def _start(self) -> tuple[np.ndarray, np.ndarray, float]:
+        """w U0, M V0 and the squared length of U0 V0'."""
+        wU0, MV0 = self.weight[:, None] * self.U, self._times_M(self.V)
+        return wU0, MV0, float(np.vdot(self.U.T @ wU0, self.V.T @ MV0))
 
     def _times_M(self, V: np.ndarray) -> np.ndarray:
         return V if self.L is None else V + self.L.T @ (self.L @ V)
