@@ -235,13 +235,13 @@ def sweep_sums(records: Records, c: Columns, _: None) -> tuple:
     """Loss, Z'RVg and R'A (p, d), sums of R over each site (sites, p) and where present (p,)."""
     f = c.phi
     assert isinstance(f, Factored)
+    S, Vg = f.S.astype(np.float64), f.Vg.astype(np.float64)
 
     def work(task: _Task) -> tuple:
         loss, ZR, columns = _derivative(records, c, task)
+        RA = ZR.T @ S + np.outer(columns.sum(axis=0), f.offset)
         present = np.diagonal(ZR, -task.stripe.start).copy()
-        ZR = ZR.astype(f.S.dtype)
-        RA = (ZR.T @ f.S).astype(np.float64) + np.outer(columns.sum(axis=0), f.offset)
-        return loss, (ZR @ f.Vg[task.stripe]).astype(np.float64), RA, columns, present
+        return loss, ZR @ Vg[task.stripe], RA, columns, present
 
     loss, ZQ, of_stripes = 0.0, np.zeros(f.S.shape), []
     for more, product, *others in _summed(work, records, c, c.stripes):

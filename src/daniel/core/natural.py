@@ -275,13 +275,16 @@ def finish(
         anchors = [_hold_to(first, strength, options)]
     else:
         steep: np.ndarray | None = None
-        if options.intercept != "tied":  # else the correction holds what intercepts cannot fit
+        damping = _damping(options, hub, mean)
+        relate = also is not None and not common and not independent
+        # With tied intercepts the correction holds what they cannot fit.
+        if options.intercept != "tied" and (relate or any(damping)):
             seen = Spectrum(corrected_correlation(reference, coords, correction), options.dtype)
-            if also and not common and not independent:
+            if relate:
                 also = _also(seen, _first(seen, chance, options, rng, per_code=per_code), chance)
             steep = _steep(seen, noise).astype(options.dtype)
             del seen
-        anchors = _anchors(options, hub, reference, mean, moved, steep)
+        anchors = _anchors(damping, reference, mean, moved, steep)
     if options.intercept == "tied" and not common:
         also = None
     objective = Surrogate(
@@ -418,9 +421,16 @@ def _symmetric_in_coordinates(mean: Answer, old: Coordinates, new: Coordinates) 
     return G
 
 
+def _damping(options: Options, hub: Records, mean: Answer) -> tuple[float, float]:
+    """Weights of the damping of pairs that the reference lacks, and of codes that it lacks."""
+    damping, outside = options.damping, 1.0
+    if damping is None:
+        damping, outside = DAMPING, 1 - hub.total / mean.n
+    return damping * outside, damping * LACKING * bool(outside)
+
+
 def _anchors(
-    options: Options,
-    hub: Records,
+    damping: tuple[float, float],
     reference: Records,
     mean: Answer,
     start: Start,
@@ -433,18 +443,15 @@ def _anchors(
     its variance, and what share of that the reference lacks, the damping replaces, along `steep`
     (k, p) more than elsewhere.  Squared, small shares count little: they are chance.
     """
-    damping, outside = options.damping, 1.0
-    if damping is None:
-        damping, outside = DAMPING, 1 - hub.total / mean.n
-    if damping * outside == 0:
+    if not any(damping):
         return []
     together = 1 / (1 + SEEN_TOGETHER * expected_together(reference.counts(), reference.total))
     here = smoothed_mean(reference.counts(), reference.total)
     there = smoothed_mean(mean.counts, mean.n)
     lacking = np.maximum(0, 1 - here * (1 - here) / (there * (1 - there))) ** 2
-    weights = damping * outside * together.mean(axis=1), damping * LACKING * lacking
+    weights = damping[0] * together.mean(axis=1), damping[1] * lacking
     return [
-        Anchor(start.U, start.V, weight.astype(options.dtype), L)
+        Anchor(start.U, start.V, weight.astype(start.U.dtype), L)
         for weight, L in zip(weights, (None, steep), strict=True)
     ]
 

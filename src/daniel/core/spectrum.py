@@ -41,7 +41,8 @@ class Spectrum:
     def _compute(self, k: int, end: str) -> None:
         if isinstance(self._matrix, np.ndarray) and self.p <= WHOLE:
             with decomposing(self.p):
-                value, vector = eigh(self._matrix.astype(self._dtype), driver="evd")
+                own = self._matrix.astype(self._dtype)
+                value, vector = eigh(own, driver="evd", overwrite_a=True)
             self._known = {"SA": (value, vector), "LA": (value[::-1], vector[:, ::-1])}
         elif self.p > WHOLE and k < self.p // 4:
             self._known = _both_ends(self._matrix, k)

@@ -54,14 +54,14 @@ class Anchor:
         wU0, MV0, square = self._start
         wU, MV = self.weight[:, None] * U, self._times_M(V)
         VV, V0V, UU, U0U = V.T @ MV, MV0.T @ V, U.T @ wU, wU0.T @ U
-        value = np.vdot(UU, VV) - 2 * np.vdot(U0U, V0V) + square
-        return float(value) / 2, wU @ VV - wU0 @ V0V, MV @ UU - MV0 @ U0U
+        value = _dot(UU, VV) - 2 * _dot(U0U, V0V) + square
+        return value / 2, wU @ VV - wU0 @ V0V, MV @ UU - MV0 @ U0U
 
     @cached_property
     def _start(self) -> tuple[np.ndarray, np.ndarray, float]:
         """w U0, M V0 and the squared length of U0 V0'."""
         wU0, MV0 = self.weight[:, None] * self.U, self._times_M(self.V)
-        return wU0, MV0, float(np.vdot(self.U.T @ wU0, self.V.T @ MV0))
+        return wU0, MV0, _dot(self.U.T @ wU0, self.V.T @ MV0)
 
     def _times_M(self, V: np.ndarray) -> np.ndarray:
         return V if self.L is None else V + self.L.T @ (self.L @ V)
@@ -204,6 +204,11 @@ class Surrogate:
             return product
 
         return guess
+
+
+def _dot(A: np.ndarray, B: np.ndarray) -> float:
+    """Sum of A * B in float64: what is left of it may be small."""
+    return float(np.vdot(A.astype(np.float64), B.astype(np.float64)))
 
 
 def _products(D: np.ndarray, U: np.ndarray, V: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
