@@ -2,6 +2,7 @@
 
 from itertools import count
 from threading import Event
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -34,7 +35,7 @@ def test_elsewhere_than_on_a_terminal_short_work_shows_nothing(capsys):
 
 def test_elsewhere_long_work_shows_a_line_now_and_then(capsys, monkeypatch):
     clock = count(0, 11)  # seconds between two looks at it
-    monkeypatch.setattr("daniel.cli.watch.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("daniel.cli.watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
     fitted(20)
     told = capsys.readouterr().err.splitlines()
     assert 3 < len(told) < 20
@@ -52,7 +53,7 @@ def test_memory_is_in_megabytes():
 
 def test_a_part_of_the_records_promises_no_end(capsys, monkeypatch):
     clock = count(0, 31)
-    monkeypatch.setattr("daniel.cli.watch.time.monotonic", lambda: next(clock))
+    monkeypatch.setattr("daniel.cli.watch.time", SimpleNamespace(monotonic=lambda: next(clock)))
     with watched("fitting") as line:
         for step in range(1, 10):
             line(step, 1 + 0.5**step, None)

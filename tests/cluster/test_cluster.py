@@ -33,7 +33,7 @@ from daniel.core.ising import (
     stripes,
     sweep,
 )
-from daniel.core.records import DENSE_ABOVE, Part, records_from
+from daniel.core.records import Part, records_from
 from daniel.data.prepare import prepare
 from daniel.data.sitefolder import read_site
 from daniel.federated import folder, protocol
@@ -77,14 +77,17 @@ PAPER = {"recipe": "paper", "n_components": 3, "max_iter": 5}
 
 
 @pytest.fixture(params=["dense", "sparse"])
-def either_Z(request, Z, sparse_Z):
+def either_Z(request, Z, sparse_Z, monkeypatch):
     """Records whose sums are products, and others whose sums go through Phi."""
-    return Z if request.param == "dense" else sparse_Z
+    if request.param == "dense":
+        monkeypatch.setattr(couplings, "CODES_PER_COLUMN", 0.0)
+        return Z
+    return sparse_Z
 
 
-def summed_as_they_should_be(calls, Z):
+def summed_as_they_should_be(calls):
     """Whether sparse records, and no others, were summed through Phi on the workers."""
-    sparse = records_from(Z).density < DENSE_ABOVE / 2
+    sparse = couplings.CODES_PER_COLUMN > 0
     through_phi, products = couplings.sweep_sums in calls.works, _sweep_sums in calls.works
     return through_phi == sparse and products != sparse
 
@@ -109,7 +112,7 @@ def test_a_fit_is_the_local_fit(parameters, sites, either_Z, client, calls):
     with distributed(client):
         found = Daniel(random_state=0, **parameters).fit(Z, **given)
     assert calls.sums > found.n_iter_
-    assert summed_as_they_should_be(calls, Z)
+    assert summed_as_they_should_be(calls)
     assert relative(found.theta_, wanted.theta_) < 1e-5
     assert relative(found.embedding_, wanted.embedding_) < 1e-5
     np.testing.assert_allclose(found.loss_curve_, wanted.loss_curve_, rtol=1e-5)
@@ -302,7 +305,7 @@ def test_a_worker_that_dies_is_survived(either_Z, client, kill_one, calls, monke
     Z = either_Z
     wanted = fitted(Z)
     records = records_from(Z)
-    assert couplings.pays(records, wanted.U.shape[1]) == (records.density < DENSE_ABOVE / 2)
+    assert couplings.pays(records, wanted.U.shape[1]) == (couplings.CODES_PER_COLUMN > 0)
     steps = []
 
     def progress(step, loss, enough):
@@ -314,7 +317,7 @@ def test_a_worker_that_dies_is_survived(either_Z, client, kill_one, calls, monke
         found = fitted(Z, progress)
     assert len(steps) > 2
     assert calls.parts > 2  # at least one of the two was sent again
-    assert summed_as_they_should_be(calls, Z)
+    assert summed_as_they_should_be(calls)
     assert relative(found.U, wanted.U) < 1e-5
     np.testing.assert_allclose(found.solution.curve, wanted.solution.curve, rtol=1e-7)
 
