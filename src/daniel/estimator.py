@@ -23,7 +23,7 @@ from daniel.core.ising import conditional, sweep
 from daniel.core.records import Records, records_from
 from daniel.core.sample import gibbs, gibbs_factor
 from daniel.errors import InputError, ParameterError
-from daniel.matrix import align, kinds, listed, read_records
+from daniel.matrix import align, codes_like, kinds, listed, read_records
 
 CHOICES = {
     "recipe": ("natural", "paper"),
@@ -359,7 +359,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if unknown:
             raise InputError(
                 f"The model has no code {listed(unknown)}; it knows {self.n_features_in_} codes, "
-                f"the first of them {listed(self._names[:2].tolist())}."
+                f"such as {codes_like(str(unknown[0]), [str(name) for name in position])}."
             )
         return np.array([position[f] if f in position else int(f) for f in features], dtype=int)
 

@@ -7,6 +7,7 @@ matrices, data frames, or a CodeMatrix; `read_records` makes one sparse 0/1 matr
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
@@ -116,6 +117,13 @@ def kinds(names: Sequence[Any] | np.ndarray | None, p: int) -> np.ndarray:
     vocabulary = [vocabulary_of(str(name)) for name in names]
     known = sorted(set(vocabulary) - {""})
     return np.array([known.index(v) if v else -1 for v in vocabulary], dtype=int)
+
+
+def codes_like(code: str, codes: Sequence[str]) -> str:
+    """Two that may have been meant: of that name in a vocabulary, else near, else the first."""
+    own = code.rpartition(":")[2].casefold()
+    same = [name for name in codes if name.rpartition(":")[2].casefold() == own]
+    return listed((same or get_close_matches(code, codes, n=2) or codes)[:2])
 
 
 def listed(names: Sequence[Any]) -> str:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from daniel.checks import check_choice, is_whole, read_sites, shown
 from daniel.errors import InputError, ParameterError
-from daniel.matrix import CodeMatrix
+from daniel.matrix import CodeMatrix, codes_like
 
 __all__ = ["Cases", "Chosen", "fold_of_patients", "patients_of", "small_sites"]
 
@@ -156,7 +156,8 @@ def has_code(matrix: CodeMatrix, target: str) -> np.ndarray:
     """(n,) whether each record has the target code."""
     if target not in matrix.codes:
         raise InputError(
-            f"The study has no code {target!r}: choose one of its {len(matrix.codes):,} codes."
+            f"The study has no code {target!r}: choose one of its {len(matrix.codes):,} codes, "
+            f"such as {codes_like(target, matrix.codes)}."
         )
     column = matrix.codes.index(target)
     if matrix.absent is not None and matrix.absent[column]:

@@ -29,7 +29,7 @@ from daniel.evaluate.survival import FLOOR
 from daniel.federated import totals
 from daniel.federated.files import write_file
 from daniel.federated.sums import site_sums
-from daniel.matrix import CodeMatrix, kinds, listed, vocabulary_of
+from daniel.matrix import CodeMatrix, codes_like, kinds, vocabulary_of
 
 SAMPLED_ABOVE = 3_000  # codes; beyond, the quantile is that of random pairs
 SAMPLED_PAIRS = 2_000_000
@@ -74,7 +74,7 @@ def code_graph(
     if around is not None and around not in names:
         raise InputError(
             f"The model has no code {around!r}; it knows {len(names):,} codes, such as "
-            f"{listed(names[:2])}."
+            f"{codes_like(around, names)}."
         )
     check_top(top)
     if not is_real(quantile) or not 0 <= quantile < 1:

@@ -10,6 +10,7 @@ from daniel.errors import InputError
 from daniel.estimator import Daniel
 from daniel.evaluate.survival import FLOOR
 from daniel.federated.report import Report
+from daniel.matrix import codes_like
 
 DIGITS = 2  # of a prevalence
 
@@ -83,7 +84,7 @@ class ReportParts:
         if self.focus is not None and self.focus not in self.codes:
             raise InputError(
                 f"The study has no code {self.focus!r}: choose one of its {p:,} codes, such as "
-                f"{self.codes[0]!r}."
+                f"{codes_like(self.focus, self.codes)}."
             )
 
 
