@@ -376,7 +376,7 @@ def test_noisy_counts_are_mixed_with_the_hubs_own():
 def test_with_noise_the_sites_still_help_a_small_hub(make):
     """Known groups of five codes: nearer to them than the hub alone, at a moderate epsilon."""
     network = make(records=(150, 4000, 4000), clip="auto", epsilon=2.0)
-    noisy = [protocol.fit(network.sites, network.study)[0] for _ in range(3)]  # noise has no seed
+    noisy = [protocol.fit(network.sites, network.study)[0] for _ in range(9)]  # noise has no seed
     alone = Daniel(random_state=0).fit(network.hub)
     truth = np.repeat(np.eye(4), 5, axis=0)
     truth = truth @ truth.T - np.eye(20)
