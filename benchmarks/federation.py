@@ -10,11 +10,9 @@ it stopped), and price.md.
 """
 
 import argparse
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +21,7 @@ import pandas as pd
 from benchmarks import problems
 from benchmarks.problems import Problem
 from benchmarks.rounds import sites_of
+from benchmarks.source import made_by
 from daniel import CodeMatrix, Daniel, Study
 from daniel.data.groups import grouped, wider
 from daniel.evaluate.relations import relation_auc
@@ -161,8 +160,7 @@ def markdown(results: pd.DataFrame, problem: Problem) -> str:
     lines = [
         "# What the gate costs",
         "",
-        f"`python -m benchmarks.federation`, daniel {version('daniel')}, Python "
-        f"{platform.python_version()}. Area under the ROC curve of known relations, "
+        "`python -m benchmarks.federation`. Area under the ROC curve of known relations, "
         f"{len(set(problem.sites))} sites of emergency visits, {problem.Z.shape[0]:,} records, "
         f"{problem.Z.shape[1]:,} codes. A dropped code has no vector, and its pairs count as "
         "undecided (0.5). With rare PheCodes under their parents a code has the vector of its "
@@ -198,7 +196,7 @@ def main() -> None:
     problem = problems.load("visits")
     path = arguments.out / "price.csv"
     run(problem, arguments.only, path)
-    text = markdown(pd.read_csv(path), problem)
+    text = f"{markdown(pd.read_csv(path), problem)}\n{made_by()}\n"
     (arguments.out / "price.md").write_text(text, encoding="utf-8")
     print(f"\n{text}")
 

@@ -16,6 +16,7 @@ import scipy.sparse as sp
 
 from benchmarks import problems
 from benchmarks.problems import Problem
+from benchmarks.source import made_by
 from daniel import CodeMatrix, Daniel, Study
 from daniel.evaluate.relations import relation_auc
 from daniel.federated import protocol
@@ -116,7 +117,7 @@ def main() -> None:
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
     table.to_csv(arguments.out / "rounds.csv", index=False)
-    (arguments.out / "rounds.md").write_text(markdown(table), encoding="utf-8")
+    (arguments.out / "rounds.md").write_text(f"{markdown(table)}\n{made_by()}\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ import pandas as pd
 from benchmarks import problems
 from benchmarks.problems import Problem
 from benchmarks.rounds import sites_of
+from benchmarks.source import made_by
 from daniel import Daniel, Study
 from daniel.core.records import Records
 from daniel.evaluate.relations import relation_auc
@@ -186,7 +187,8 @@ def main() -> None:
     )
     arguments.out.mkdir(parents=True, exist_ok=True)
     table.to_csv(arguments.out / "sketch.csv", index=False)
-    (arguments.out / "sketch.md").write_text(markdown(table, len(problem.codes)), "utf-8")
+    text = f"{markdown(table, len(problem.codes))}\n{made_by()}\n"
+    (arguments.out / "sketch.md").write_text(text, "utf-8")
 
 
 if __name__ == "__main__":
