@@ -26,3 +26,4 @@ def test_a_code_that_is_not_there_is_asked_back_with_what_may_have_been_meant():
     assert codes_like("phecode:250", codes) == "'PheCode:250'"
     assert codes_like("PheCode:29.1", codes) == "'PheCode:290.1', 'PheCode:250'"
     assert codes_like("nothing", codes) == "'CCS:47', 'PheCode:290.1'"
+    assert codes_like(250, codes) == "'PheCode:250'"

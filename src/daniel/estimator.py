@@ -359,7 +359,7 @@ class Daniel(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
         if unknown:
             raise InputError(
                 f"The model has no code {listed(unknown)}; it knows {self.n_features_in_} codes, "
-                f"such as {codes_like(str(unknown[0]), [str(name) for name in position])}."
+                f"such as {codes_like(unknown[0], [str(name) for name in position])}."
             )
         return np.array([position[f] if f in position else int(f) for f in features], dtype=int)
 

@@ -119,11 +119,11 @@ def kinds(names: Sequence[Any] | np.ndarray | None, p: int) -> np.ndarray:
     return np.array([known.index(v) if v else -1 for v in vocabulary], dtype=int)
 
 
-def codes_like(code: str, codes: Sequence[str]) -> str:
+def codes_like(code: object, codes: Sequence[str]) -> str:
     """Two that may have been meant: of that name in a vocabulary, else near, else the first."""
-    own = code.rpartition(":")[2].casefold()
+    own = str(code).rpartition(":")[2].casefold()
     same = [name for name in codes if name.rpartition(":")[2].casefold() == own]
-    return listed((same or get_close_matches(code, codes, n=2) or codes)[:2])
+    return listed((same or get_close_matches(str(code), codes, n=2) or codes)[:2])
 
 
 def listed(names: Sequence[Any]) -> str:

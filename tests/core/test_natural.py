@@ -9,7 +9,7 @@ from scipy.special import expit, logit
 from sklearn.metrics import roc_auc_score
 from sklearn.metrics.pairwise import cosine_similarity
 
-from daniel.core import intercepts, natural, synthetic
+from daniel.core import damping, intercepts, natural, synthetic
 from daniel.core.components import principal_axes, relatedness
 from daniel.core.coordinates import natural_coordinates, theta_from
 from daniel.core.exchange import Start
@@ -765,7 +765,7 @@ def test_a_hub_that_lacks_codes_comes_near_the_pooled_fit(seed):
 def test_what_a_hub_lacks_is_held_along_what_records_vary_most_in(monkeypatch):
     sites = unlike_hospitals(0, p=240, rare=0.05, short=0.1, long=10.0)
     assert way_left(sites) < 0.2
-    monkeypatch.setattr(natural, "STEEP", 0)
+    monkeypatch.setattr(damping, "STEEP", 0)
     assert way_left(sites) > 0.3
 
 

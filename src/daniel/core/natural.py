@@ -16,6 +16,7 @@ from typing import Literal
 
 import numpy as np
 
+from daniel.core import damping
 from daniel.core.components import (
     Chance,
     Components,
@@ -35,7 +36,7 @@ from daniel.core.intercepts import (
 )
 from daniel.core.ising import full_sweep
 from daniel.core.links import firmness
-from daniel.core.noise import expected_together, noise_level, rarity
+from daniel.core.noise import noise_level, rarity
 from daniel.core.records import Records
 from daniel.core.solve import Keeper, Progress, Solution, Stage, minimise_in_stages
 from daniel.core.spectrum import WHOLE, Spectrum
@@ -45,7 +46,7 @@ from daniel.core.start import (
     correlation_operator,
     proximal,
 )
-from daniel.core.surrogate import Anchor, Factors, Surrogate
+from daniel.core.surrogate import Factors, Surrogate
 from daniel.core.synthetic import synthetic_records
 from daniel.core.threads import one_blas_thread
 
@@ -55,11 +56,6 @@ START_EASE = 0.8  # of its own penalty at the start: what the hub overdoes, the 
 SMALL_HUB = 2.5  # records per code up to which a hub starts from independence
 COMMON = 0.02  # rarity below which it does not matter how the records differ
 VISIBLE = 1.25  # a hub sees a component that is so many times the noise
-INDEPENDENCE_DAMPING = 4.0  # at couplings of 1 and more, after a start from independence
-DAMPING = 4.0
-LACKING = 3.0  # times the damping of pairs: that of codes whose variance the hub lacks
-STEEP = 64  # directions of the study's records along which those are held more
-SEEN_TOGETHER = 200.0  # chance brings a pair together once at the hub: damped by 1/(1 + this)
 PROGRESSIVE = (1 / 16, 1 / 4)  # parts of very many records on which the solver starts
 CORRECTED_STEPS = 30  # on the last of them, once its derivative is that of all records
 BEGIN = 0.6  # of the spectrum's U, where a fit of rare codes begins: with more its loss is higher
@@ -272,19 +268,19 @@ def finish(
     del G
     common = rare < COMMON
     if independent and options.damping is None:
-        anchors = [_hold_to(first, strength, options)]
+        anchors = [damping.to_spectrum(first, strength, options.dtype)]
     else:
         steep: np.ndarray | None = None
-        damping = _damping(options, hub, mean)
+        weights = damping.weights(options.damping, hub.total / mean.n)
         relate = also is not None and not common and not independent
         # With tied intercepts the correction holds what they cannot fit.
-        if options.intercept != "tied" and (relate or any(damping)):
+        if options.intercept != "tied" and (relate or any(weights)):
             seen = Spectrum(corrected_correlation(reference, coords, correction), options.dtype)
             if relate:
                 also = _also(seen, _first(seen, chance, options, rng, per_code=per_code), chance)
-            steep = _steep(seen, noise).astype(options.dtype)
+            steep = damping.steep(seen, noise).astype(options.dtype)
             del seen
-        anchors = _anchors(damping, reference, mean, moved, steep)
+        anchors = damping.by_coverage(weights, reference, mean, moved, steep)
     if options.intercept == "tied" and not common:
         also = None
     objective = Surrogate(
@@ -419,56 +415,3 @@ def _symmetric_in_coordinates(mean: Answer, old: Coordinates, new: Coordinates) 
         G[rows, rest], G[rest, rows] = block, block.T
     np.fill_diagonal(G, diagonal)
     return G
-
-
-def _damping(options: Options, hub: Records, mean: Answer) -> tuple[float, float]:
-    """Weights of the damping of pairs that the reference lacks, and of codes that it lacks."""
-    damping, outside = options.damping, 1.0
-    if damping is None:
-        damping, outside = DAMPING, 1 - hub.total / mean.n
-    return damping * outside, damping * LACKING * bool(outside)
-
-
-def _anchors(
-    damping: tuple[float, float],
-    reference: Records,
-    mean: Answer,
-    start: Start,
-    steep: np.ndarray | None,
-) -> list[Anchor]:
-    """Damping by coverage: where the reference hardly sees a pair of codes its loss is flat, and
-    the linear correction would run away.
-
-    So it would for a code that is much rarer at the reference than in the study: its loss curves as
-    its variance, and what share of that the reference lacks, the damping replaces, along `steep`
-    (k, p) more than elsewhere.  Squared, small shares count little: they are chance.
-    """
-    if not any(damping):
-        return []
-    together = 1 / (1 + SEEN_TOGETHER * expected_together(reference.counts(), reference.total))
-    here = smoothed_mean(reference.counts(), reference.total)
-    there = smoothed_mean(mean.counts, mean.n)
-    lacking = np.maximum(0, 1 - here * (1 - here) / (there * (1 - there))) ** 2
-    weights = damping[0] * together.mean(axis=1), damping[1] * lacking
-    return [
-        Anchor(start.U, start.V, weight.astype(start.U.dtype), L)
-        for weight, L in zip(weights, (None, steep), strict=True)
-    ]
-
-
-def _steep(seen: Spectrum, noise: float) -> np.ndarray:
-    """L (k, p): near independence the loss curves as I + L'L, correlations above their noise."""
-    value, vector = seen.ends(STEEP, "LA")
-    L: np.ndarray = np.sqrt(np.maximum(value - noise, 0))[:, None] * vector.T
-    return L
-
-
-def _hold_to(first: Components, strength: float, options: Options) -> Anchor:
-    """After a start from independence: damping to the spectral solution of all sites' records.
-
-    Far from independence the reference's curvature says nothing, and its loss can fall without end;
-    what it gets wrong is of second order in the strength of the couplings.
-    """
-    damping = INDEPENDENCE_DAMPING * min(1.0, strength**2)
-    weight: np.ndarray = np.full(first.U.shape[0], damping, dtype=options.dtype)
-    return Anchor(first.U, first.U * first.signs.astype(options.dtype), weight)
