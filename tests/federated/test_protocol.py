@@ -313,6 +313,7 @@ def test_fit_on_one_machine_is_the_exchange(masked, exchange):
     bare = replace(masked.study, sites=())
     model, report = protocol.fit(masked.sites, bare)
     assert report.sites[0].role == "hub"
+    assert report.study == bare.hash
     np.testing.assert_array_equal(model.theta_, expected.theta_)
     two = {name: masked.sites[name] for name in ("north", "south")}
     assert protocol.fit(two, bare)[1].release == "open"

@@ -200,9 +200,10 @@ def fit(
 ) -> tuple[Daniel, Report]:
     """All of it on one machine: the same messages, with keys that are made for this run.
 
-    Without a roster the site with most records is the hub.  checkpoint: as of `finish`, one for
-    each round (`checkpoint_of`).
+    Without a roster the site with most records is the hub.  The report names the study as given,
+    without those keys.  checkpoint: as of `finish`, one for each round (`checkpoint_of`).
     """
+    given = study.hash
     keys = {name: make_key(name) for name in matrices}
     study = with_keys(study, keys, {name: m.shape[0] for name, m in matrices.items()})
     hub = hub_of(study).name
@@ -221,7 +222,7 @@ def fit(
             matrices[hub], study, opening, files, progress=progress, checkpoint=state, run=run
         )
     assert model is not None
-    return model, report
+    return model, replace(report, study=given)
 
 
 def checkpoint_of(checkpoint: Path, round: int) -> Path:
