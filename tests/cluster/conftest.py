@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from distributed import Client, LocalCluster
 
+from daniel.core import place
 from daniel.core import records as records_module
 from daniel.core.sample import gibbs
 
@@ -34,6 +35,8 @@ def kill_one(client):
 @pytest.fixture(autouse=True)
 def worth_the_way(monkeypatch):
     """Small records go to the cluster as large ones do."""
+    monkeypatch.setattr(place, "WORTH", 0)
+    monkeypatch.setattr(place, "WORTH_ONCE", 0)
     monkeypatch.setattr(records_module, "SMALL_WORK", 0)
     monkeypatch.setattr(records_module, "CHUNK_ROWS", (1, 8192))
     monkeypatch.setattr(records_module, "SPARSE_ROWS", (1, 8192))

@@ -325,7 +325,7 @@ def test_a_worker_that_dies_is_survived(either_Z, client, kill_one, calls, monke
 def test_a_worker_that_dies_between_stripes_is_survived(Z, client, kill_one, calls, monkeypatch):
     """The sum that was begun ahead is lost with it, and made again."""
     monkeypatch.setattr(cluster, "RETURN", 0.0)
-    for name, value in {"STRIPE": 5, "WIDE": 5, "LANES": 1, "STRIPES": 1}.items():
+    for name, value in {"STRIPE": 5, "WIDE": 5, "LANES": 1, "STRIPES": 1, "LOAD": 0}.items():
         monkeypatch.setattr(couplings, name, value)
     U = np.random.default_rng(2).normal(size=(30, 4)) / 4
     G = np.full((30, 30), np.nan)

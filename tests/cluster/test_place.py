@@ -5,7 +5,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from daniel.core import couplings, place
+from daniel.core import couplings, natural, place
 from daniel.core.coordinates import natural_coordinates, paper_coordinates
 from daniel.core.ising import full_sweep, logit_moments, sweep
 from daniel.core.records import records_from
@@ -89,6 +89,35 @@ def test_few_records_stay_here(Z, monkeypatch):
     with place.at(parts):
         correlation(records, natural_coordinates(records.counts(), records.total))
     assert parts.calls == 0
+
+
+def test_an_answer_is_made_here_where_a_fit_goes_elsewhere(Z, monkeypatch):
+    records, options, parts = records_from(Z), natural.Options(n_components=2, max_iter=2), Parts(2)
+    start = natural.make_start(records, options, np.random.default_rng(0))
+    numbers, calls = records.n * records.p, []
+    for least in (numbers, numbers + 1):
+        monkeypatch.setattr(place, "WORTH_ONCE", least)
+        parts.calls = 0
+        with place.at(parts):
+            natural.answer(records, start, options)
+            calls.append(parts.calls)
+            assert place.elsewhere(records) is parts
+    assert calls[0] > 2 and calls[1] == 0
+
+
+def test_a_trip_brings_neighbouring_stripes_up_to_its_load(Z, monkeypatch):
+    for name, value in {"STRIPE": 5, "WIDE": 5, "LANES": 1, "STRIPES": 1}.items():
+        monkeypatch.setattr(couplings, name, value)
+    records, coords = records_from(Z), paper_coordinates(30)
+    U = np.random.default_rng(0).normal(size=(30, 3)) / 5
+    wanted = full_sweep(records, coords, (U, U), None).G
+    for load, trips in ((0, 6), (8 * 30 * 10, 3), (8 * 30 * 14, 3), (8 * 30 * 25, 2), (1 << 20, 1)):
+        monkeypatch.setattr(couplings, "LOAD", load)
+        parts = Parts(2)
+        with place.at(parts):
+            found = full_sweep(records, coords, (U, U), None).G
+        assert parts.calls == trips
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 def test_the_place_is_left_after_an_error(Z):

@@ -26,6 +26,7 @@ STRIPES = 2  # their number is a multiple of it, to share among threads
 TASKS = 16  # stripes times pieces of the records: as many, if a piece has so many records a code:
 PIECE = 32
 CACHED = 1 << 20  # bytes of residuals that are read again soon
+LOAD = 1 << 26  # bytes of a derivative that one trip brings, unless a stripe has more
 AT_ONCE = 1 << 30  # bytes of all that are made at once, if they are more than two
 CODES_PER_COLUMN = 0.4  # present codes that cost as much as a column of the factors
 CODES_AS_RECORDS = 2.0  # a code's own work, on rows of Phi and the derivative, in that of records
@@ -164,17 +165,29 @@ def _at_once(records: Records, c: Columns, stripes: Sequence[slice]) -> int:
 
 
 def sums_of_stripes(records: Records, c: Columns, stripes: Sequence[slice]) -> Iterator[tuple]:
-    """`stripe_sums` of each in turn, so many at once as threads."""
+    """Loss, Z'R and sums of R of each stripe in turn, in float64; so many at once as threads."""
     if c.summed:
         return _summed(partial(_derivative, records, c), records, c, stripes)
     by_blocks = partial(_sums_by_blocks, records, c)
     return run_in_turn(by_blocks, stripes, _at_once(records, c, stripes))
 
 
-def stripe_sums(records: Records, c: Columns, stripe: slice) -> tuple:
-    """Loss of the stripe's codes, Z'R (p, codes), and sums of R over each site (sites, codes)."""
-    (sums,) = sums_of_stripes(records, c, [stripe])
-    return sums
+def loads(records: Records, c: Columns) -> list[slice]:
+    """All columns, by as many neighbouring stripes as one trip should bring `stripe_sums` of."""
+    most = LOAD // (8 * records.p)
+    first, out = 0, []
+    for stripe, after in zip(c.stripes, [*c.stripes[1:], None], strict=True):
+        if after is None or after.stop - first > most:
+            out.append(slice(first, stripe.stop))
+            first = stripe.stop
+    return out
+
+
+def stripe_sums(records: Records, c: Columns, codes: slice) -> tuple:
+    """Loss of some stripes' codes, Z'R (p, codes), and sums of R over each site (sites, codes)."""
+    some = [s for s in c.stripes if codes.start <= s.start and s.stop <= codes.stop]
+    loss, ZR, columns = zip(*sums_of_stripes(records, c, some), strict=True)
+    return sum(loss), np.hstack(ZR), np.hstack(columns)
 
 
 def _derivative(records: Records, c: Columns, task: _Task) -> tuple:

@@ -21,6 +21,7 @@ from daniel.core.coordinates import Coordinates
 from daniel.core.couplings import (
     Columns,
     Phi,
+    loads,
     moment_sums,
     pays,
     stripe_sums,
@@ -211,8 +212,8 @@ def stripes(
 ) -> Iterator[Stripe]:
     """The columns of the free derivative from the first to the last, so many at once as threads."""
     c = Columns.of(records, coords, phi, b, summed=pays(records))
-    total, codes = records.total, c.stripes
-    place = elsewhere(records)
+    total, place = records.total, elsewhere(records)
+    codes = c.stripes if place is None else loads(records, c)
     if place is None:
         all_sums = sums_of_stripes(records, c, codes)
     else:

@@ -37,6 +37,7 @@ from daniel.core.intercepts import (
 from daniel.core.ising import full_sweep
 from daniel.core.links import firmness
 from daniel.core.noise import noise_level, rarity
+from daniel.core.place import once
 from daniel.core.records import Records
 from daniel.core.solve import Keeper, Progress, Solution, Stage, minimise_in_stages
 from daniel.core.spectrum import WHOLE, Spectrum
@@ -203,8 +204,9 @@ def answer(records: Records, start: Start, options: Options) -> Answer:
     does not depend on the centre of the coordinates.
     """
     records = _one_site(records)
-    b = _answering_intercepts(records, start, options)
-    out = full_sweep(records, start.coords, (start.U, start.V), b)
+    with once(records):
+        b = _answering_intercepts(records, start, options)
+        out = full_sweep(records, start.coords, (start.U, start.V), b)
     return Answer(out.G, out.b, records.total, records.counts())
 
 

@@ -14,6 +14,10 @@ from typing import Any, Protocol
 
 from daniel.core.records import Records, refuse_cut
 
+# Records * codes from which the way there and back costs little beside the sums:
+WORTH = 1 << 26
+WORTH_ONCE = 1 << 28  # where there are a few sums only, for which the rows are sent
+
 Sums = tuple[Any, ...]
 Work = Callable[[Records, Any, Any], Sums]
 
@@ -30,8 +34,8 @@ _place: ContextVar[Place | None] = ContextVar("place", default=None)
 
 
 @contextmanager
-def at(place: Place) -> Iterator[None]:
-    """Make the sums of this thread at the place."""
+def at(place: Place | None) -> Iterator[None]:
+    """Make the sums of this thread at the place; None: here."""
     token = _place.set(place)
     try:
         yield
@@ -39,10 +43,18 @@ def at(place: Place) -> Iterator[None]:
         _place.reset(token)
 
 
+@contextmanager
+def once(records: Records) -> Iterator[None]:
+    """Within it, a few sums over these records are made, and no more."""
+    with at(_place.get() if records.n * records.p >= WORTH_ONCE else None):
+        yield
+
+
 def elsewhere(records: Records) -> Place | None:
     """The place in use, if there are enough records to be worth the way."""
     refuse_cut(records.indices)
-    return _place.get() if len(records.chunks) > 1 else None
+    worth = records.n * records.p >= WORTH and len(records.chunks) > 1
+    return _place.get() if worth else None
 
 
 def add_up(work: Work, records: Records, shared: Any) -> Sums:

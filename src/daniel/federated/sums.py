@@ -20,6 +20,7 @@ from scipy.special import expit
 
 from daniel.core import natural, sketch
 from daniel.core.ising import full_sweep
+from daniel.core.place import once
 from daniel.core.records import Records, records_from
 from daniel.federated.directions import along, squared_norms, triangle_of
 from daniel.federated.messages import TOTALS, size_of_triangle
@@ -96,14 +97,15 @@ def site_sums(
     patient = patient_numbers(matrix)
     records = counted = records_from(matrix.Z, merge=clip is None)
     b = start.b
-    if options.intercept == "site":
-        b = natural.site_intercepts(records, start)
-    if clip is not None:
-        norms, of_counts = patient_norms(records, patient, start, b, Q)
-        records = replace(records, weight=_weights(norms, clip)[patient])
-        if with_counts:
-            counted = replace(records, weight=_weights(of_counts, COUNT_CLIP * clip)[patient])
-    derivative, of_b = _derivative(records, start, None if start.coords.tied else b, Q, directions)
+    with once(records):
+        if options.intercept == "site":
+            b = natural.site_intercepts(records, start)
+        if clip is not None:
+            norms, of_counts = patient_norms(records, patient, start, b, Q)
+            records = replace(records, weight=_weights(norms, clip)[patient])
+            if with_counts:
+                counted = replace(records, weight=_weights(of_counts, COUNT_CLIP * clip)[patient])
+        derivative, of_b = _derivative(records, start, b, Q, directions)
     return Sums(
         derivative,
         of_b[0] * records.total,
@@ -116,16 +118,17 @@ def site_sums(
 def _derivative(
     records: Records,
     start: natural.Start,
-    b: np.ndarray | None,
+    b: np.ndarray,
     Q: np.ndarray | None,
     directions: np.ndarray | None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """The sum that stands for the derivative in Phi, and the mean derivative in b (1, p)."""
     scale, total = start.coords.scale, records.total
+    free = None if start.coords.tied else b
     if directions is not None:
-        GQ, of_b = sketch.along(records, start, b, directions)
+        GQ, of_b = sketch.along(records, start, free, directions)
         return (GQ * (total * scale)[:, None]).astype(np.float32).ravel(), of_b
-    out = full_sweep(records, start.coords, (start.U, start.V), b)
+    out = full_sweep(records, start.coords, (start.U, start.V), free)
     if Q is None:
         return _triangle(out.G, total, scale), out.b
     S = (out.G + out.G.T).astype(np.float64) * (total / 2)
