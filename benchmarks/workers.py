@@ -2,7 +2,7 @@
 
     python -m benchmarks.workers             50,000 made-up records of 2,142 codes, 2 workers
     python -m benchmarks.workers --large 0   without a fit of so many that it goes by stages, and
-                                             their answer
+                                             an answer of so many that it goes to the cluster
 
 Local and cluster runs take turns, on as many cores: a local run has a thread for each worker.
 Times are medians, and ratios of them are what counts on a shared machine.  What a sweep on the
@@ -38,6 +38,7 @@ ROWS = 5_000  # drawn at once
 GROUPS = 40
 START_STEPS = 5  # of the start that is answered
 LARGE, LARGE_D, LARGE_STEPS = 130_000, 40, 10  # records of the fit by stages, its rank and steps
+ANSWERED = 2  # times as many are answered
 
 
 def made_up(n: int, p: int) -> Records:
@@ -187,9 +188,8 @@ def main() -> None:
             answers(client, few, some, a.d, a.repeats)
         here, wanted = fits(client, records, a.d, a.repeats)
         if a.large:
-            many = made_up(a.large, a.p)
-            answers(client, few, many, a.d, a.repeats)
-            staged(client, many, LARGE_D)
+            answers(client, few, made_up(ANSWERED * a.large, a.p), a.d, a.repeats)
+            staged(client, made_up(a.large, a.p), LARGE_D)
         elapsed, survivor = killed(client, records, a.d)
         show(f"fit, a worker killed at step {KILL_AT}", here, elapsed)
         print(f"    relative difference of Phi {distance(survivor, wanted):.1e}")

@@ -16,7 +16,7 @@ from daniel.core.records import Records, refuse_cut
 
 # Records * codes from which the way there and back costs little beside the sums:
 WORTH = 1 << 26
-WORTH_ONCE = 1 << 28  # where there are a few sums only, for which the rows are sent
+WORTH_ONCE = 1 << 29  # where there are a few sums only, for which the rows are sent
 
 Sums = tuple[Any, ...]
 Work = Callable[[Records, Any, Any], Sums]
