@@ -640,3 +640,15 @@ def test_an_answer_is_the_same_to_the_last_bit_on_any_number_of_threads(
         found.append(full_sweep(records, coords, (U, U), b))
     np.testing.assert_array_equal(found[1].G, found[0].G)
     np.testing.assert_array_equal(found[1].b, found[0].b)
+
+
+@pytest.mark.parametrize(
+    ("p", "d", "sums"),
+    [(2000, 1, True), (20_000, 1, False), (20_000, 20, False), (20_000, 50, True)],
+)
+def test_a_whole_derivative_of_many_codes_goes_through_the_factors(p, d, sums):
+    one_code = sp.csr_array(sp.vstack([sp.eye_array(p)] * 4))
+    records = records_from(one_code, merge=False)
+    U = np.zeros((p, d), np.float32)
+    assert couplings.pays_whole(records, (U, U)) == sums
+    assert couplings.pays_whole(records, U)  # all columns, but no factors

@@ -31,6 +31,7 @@ AT_ONCE = 1 << 30  # bytes of all that are made at once, if they are more than t
 CODES_PER_COLUMN = 0.4  # present codes that cost as much as a column of the factors
 CODES_AS_RECORDS = 2.0  # a code's own work, on rows of Phi and the derivative, in that of records
 NEAR = 2_500  # codes whose rows a cache holds; of more, each present code costs so much more
+FAR = 3.7  # columns of the factors that it costs in a whole derivative, for as many codes beyond
 
 Phi = np.ndarray | tuple[np.ndarray, np.ndarray]
 
@@ -44,6 +45,13 @@ def pays(records: Records, d: float = np.inf) -> bool:
     codes = records.density * p * max(1.0, p / NEAR)
     spared = d * (1 - CODES_AS_RECORDS * p / max(records.n, 1))
     return records.density <= DENSE_ABOVE and codes < CODES_PER_COLUMN * spared
+
+
+def pays_whole(records: Records, phi: Phi) -> bool:
+    """The same for a whole derivative: residuals are added to its rows in any case."""
+    d = phi[0].shape[1] if isinstance(phi, tuple) else np.inf
+    codes = records.density * records.p * FAR * max(0.0, records.p / NEAR - 1)
+    return pays(records) and codes <= d
 
 
 @dataclass(frozen=True)

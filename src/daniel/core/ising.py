@@ -24,6 +24,7 @@ from daniel.core.couplings import (
     loads,
     moment_sums,
     pays,
+    pays_whole,
     stripe_sums,
     sums_of_stripes,
     sweep_sums,
@@ -211,7 +212,7 @@ def stripes(
     records: Records, coords: Coordinates, phi: Phi, b: np.ndarray | None
 ) -> Iterator[Stripe]:
     """The columns of the free derivative from the first to the last, so many at once as threads."""
-    c = Columns.of(records, coords, phi, b, summed=pays(records))
+    c = Columns.of(records, coords, phi, b, summed=pays_whole(records, phi))
     total, place = records.total, elsewhere(records)
     codes = c.stripes if place is None else loads(records, c)
     if place is None:
