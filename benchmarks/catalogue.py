@@ -54,6 +54,7 @@ OURS = {
     "stay": "Daniel, one shot",
     "hub": "Daniel, hub alone",
     "rounds": "Daniel, more rounds",
+    "unfitted": "Daniel, correlations alone",
 }
 DIMENSIONS = (25, 50, 100)
 MANY = (*DIMENSIONS, 200, 400)  # of methods to which they cost little
@@ -98,7 +99,8 @@ METHODS: dict[str, Entry] = {
     "daniel-pooled": _entry("daniel_pooled", OURS["pooled"], edition=3),
     "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay", edition=4),
     "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub", edition=3),
-    **_each("daniel-rounds", "rounds", (2, 3), OURS["rounds"], "stay", True, 5),
+    "daniel-unfitted": _entry("daniel_unfitted", OURS["unfitted"], "pooled", False),
+    **_each("daniel-rounds", "rounds", (2, 3, 5), OURS["rounds"], "stay", True, 5),
     **_each("correlation", "d", MANY, "correlation SVT", "pooled", False),
     **_each("ppmi", "d", MANY, "PPMI-SVD", "pooled", False),
     **_each("ppmi-tuned", "d", (50, 200), "PPMI-SVD, options tuned", "pooled", False),
