@@ -4,7 +4,7 @@ Standard library alone: the runner imports this, and must stay small (see `bench
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 PROBLEMS = {
@@ -99,7 +99,9 @@ METHODS: dict[str, Entry] = {
     "daniel-pooled": _entry("daniel_pooled", OURS["pooled"], edition=3),
     "daniel-one-shot": _entry("daniel_one_shot", OURS["stay"], "stay", edition=4),
     "daniel-hub": _entry("daniel_hub", OURS["hub"], "hub", edition=3),
-    "daniel-unfitted": _entry("daniel_unfitted", OURS["unfitted"], "pooled", False),
+    "daniel-unfitted": replace(
+        _entry("daniel_unfitted", OURS["unfitted"], "pooled", False), simulated=False
+    ),
     **_each("daniel-rounds", "rounds", (2, 3, 5), OURS["rounds"], "stay", True, 5),
     **_each("correlation", "d", MANY, "correlation SVT", "pooled", False),
     **_each("ppmi", "d", MANY, "PPMI-SVD", "pooled", False),

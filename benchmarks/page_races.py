@@ -469,7 +469,7 @@ def _apart(runs: list[Run], run: Run) -> str:
 def decompositions(runs: list[Run]) -> list[str]:
     """The factor in time between Daniel and methods that fit no model of pairs."""
     out = []
-    for run in best(runs):
+    for run in best(peers(runs)):
         mine = timed_beside(runs, run)
         if run["pairs"] or mine is None or run["status"] != "done":
             continue

@@ -133,8 +133,6 @@ class Cluster:
         if client.status in ("closing", "closed"):
             raise ParameterError("The Dask client is closed: make another.")
         self.client = client
-        if client.scheduler_comm is not None:
-            client.scheduler_comm.interval = 0.0  # else each message may have to wait for 10 ms
         self.address = client.scheduler_info()["address"]
         threads = self._threads()
         self._known: set[str] = set()  # workers that have said what code they have
@@ -312,6 +310,8 @@ class Cluster:
             time.sleep(0.1)
         if self.client.status != "running":
             raise self._gone() from None
+        if self.client.scheduler_comm is not None:
+            self.client.scheduler_comm.interval = 0.0  # else a message may wait for 10 ms
 
     @contextmanager
     def _asking(self) -> Iterator[None]:

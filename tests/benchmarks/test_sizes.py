@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 from benchmarks import large, page_dask, papersize, race, source, tables, workers
 from benchmarks.exchange import Cost
 from daniel.cli import app
-from daniel.core import natural, records
+from daniel.core import natural, place, records
 from daniel.federated import protocol
 
 SMALL = ["--patients", "60", "--codes", "40", "--records-per-patient", "4"]
@@ -103,6 +103,8 @@ def test_the_papers_size(inside, tmp_path, monkeypatch):
 
 def test_workers(monkeypatch, capsys):
     monkeypatch.setattr(records, "SMALL_WORK", 0)  # few records go to the cluster too
+    monkeypatch.setattr(place, "WORTH", 0)
+    monkeypatch.setattr(place, "WORTH_ONCE", 0)
     made = workers.made_up(4000, 60)
     options = {"n_workers": 1, "threads_per_worker": 2, "dashboard_address": ":0"}
     with LocalCluster(**options, processes=False) as cluster, Client(cluster) as client:
@@ -110,6 +112,7 @@ def test_workers(monkeypatch, capsys):
         workers.answers(client, made, made, 5, 1)
         _, wanted = workers.fits(client, made, 5, 1)
         said = capsys.readouterr().out
+        assert "stays here" not in said
         with pytest.raises(AssertionError, match="without stages"):
             workers.staged(client, made, 5)
         monkeypatch.setattr(natural, "LARGE", 1)

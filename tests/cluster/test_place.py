@@ -4,12 +4,15 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy import sparse
 
+from daniel import CodeMatrix
 from daniel.core import couplings, natural, place
 from daniel.core.coordinates import natural_coordinates, paper_coordinates
 from daniel.core.ising import full_sweep, logit_moments, sweep
 from daniel.core.records import records_from
 from daniel.core.start import correlation
+from daniel.federated.sums import site_sums
 
 
 class Parts:
@@ -83,41 +86,57 @@ def test_subtracting_and_ties_work_elsewhere(Z):
 
 
 def test_few_records_stay_here(Z, monkeypatch):
-    monkeypatch.undo()
-    parts = Parts(2)
     records = records_from(Z)
-    with place.at(parts):
-        correlation(records, natural_coordinates(records.counts(), records.total))
-    assert parts.calls == 0
+    coords = natural_coordinates(records.counts(), records.total)
+    assert len(records.chunks) > 1
+    calls = []
+    for least in (records.n * records.p, records.n * records.p + 1):
+        monkeypatch.setattr(place, "WORTH", least)
+        with place.at(parts := Parts(2)):
+            correlation(records, coords)
+        calls.append(parts.calls)
+    assert calls == [1, 0]
 
 
-def test_an_answer_is_made_here_where_a_fit_goes_elsewhere(Z, monkeypatch):
-    records, options, parts = records_from(Z), natural.Options(n_components=2, max_iter=2), Parts(2)
-    start = natural.make_start(records, options, np.random.default_rng(0))
+OPTIONS = natural.Options(n_components=2, max_iter=2)
+ANSWERS = {
+    "the core's": lambda Z, start: natural.answer(records_from(Z), start, OPTIONS),
+    "a site's": lambda Z, start: site_sums(
+        CodeMatrix(Z, tuple(map(str, range(30)))), start, OPTIONS
+    ),
+}
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_an_answer_is_made_here_where_a_fit_goes_elsewhere(answer, Z, monkeypatch):
+    Z = sparse.csr_array(Z.astype(np.float32))
+    records = records_from(Z)
+    start = natural.make_start(records, OPTIONS, np.random.default_rng(0))
     numbers, calls = records.n * records.p, []
     for least in (numbers, numbers + 1):
         monkeypatch.setattr(place, "WORTH_ONCE", least)
-        parts.calls = 0
-        with place.at(parts):
-            natural.answer(records, start, options)
-            calls.append(parts.calls)
+        with place.at(parts := Parts(2)):
+            answer(Z, start)
             assert place.elsewhere(records) is parts
+        calls.append(parts.calls)
     assert calls[0] > 2 and calls[1] == 0
 
 
-def test_a_trip_brings_neighbouring_stripes_up_to_its_load(Z, monkeypatch):
-    for name, value in {"STRIPE": 5, "WIDE": 5, "LANES": 1, "STRIPES": 1}.items():
+@pytest.mark.parametrize("codes_per_column", [0.0, 1e9], ids=["products", "sums"])
+def test_a_trip_brings_neighbouring_stripes_up_to_its_load(codes_per_column, sparse_Z, monkeypatch):
+    by = {"STRIPE": 5, "WIDE": 5, "LANES": 1, "STRIPES": 1, "CODES_PER_COLUMN": codes_per_column}
+    for name, value in (by | {"CODES_AS_RECORDS": 0.0}).items():
         monkeypatch.setattr(couplings, name, value)
-    records, coords = records_from(Z), paper_coordinates(30)
-    U = np.random.default_rng(0).normal(size=(30, 3)) / 5
-    wanted = full_sweep(records, coords, (U, U), None).G
+    records, coords = records_from(sparse_Z[:, :30]), paper_coordinates(30)
+    U = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32) / 5
+    wanted = full_sweep(records, coords, (U, U), None)
     for load, trips in ((0, 6), (8 * 30 * 10, 3), (8 * 30 * 14, 3), (8 * 30 * 25, 2), (1 << 20, 1)):
         monkeypatch.setattr(couplings, "LOAD", load)
-        parts = Parts(2)
-        with place.at(parts):
-            found = full_sweep(records, coords, (U, U), None).G
+        with place.at(parts := Parts(2)):
+            found = full_sweep(records, coords, (U, U), None)
         assert parts.calls == trips
-        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+        assert relative(found.G, wanted.G) < 1e-6
+        assert found.loss == pytest.approx(wanted.loss, rel=1e-6)
 
 
 def test_the_place_is_left_after_an_error(Z):

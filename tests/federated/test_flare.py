@@ -81,7 +81,9 @@ class Network:
         """End a kit's process and its jobs, as a power cut does."""
         import psutil  # comes with nvflare
 
-        process = self.processes.pop(name)
+        process = self.processes.pop(name, None)
+        if process is None:
+            return
         for child in (*psutil.Process(process.pid).children(recursive=True), process):
             with suppress(psutil.NoSuchProcess):
                 child.kill()
@@ -263,13 +265,21 @@ def test_a_dead_site_is_named_and_the_others_release_once(network):
         states = kits.read_json(exchange / "status.json") if received.exists() else {}
         return {site for site, state in states.items() if state == kits.WAITING} == {"west"}
 
+    over = threading.Event()
+
     def end_west() -> None:
         while not works_alone():
-            time.sleep(0.1)
+            if over.wait(0.1):
+                return
         network.end("west")
 
-    threading.Thread(target=end_west, daemon=True).start()
-    done = run.exchange(network.net, start, timeout=300, lost_after=2)
+    thread = threading.Thread(target=end_west, daemon=True)
+    thread.start()
+    try:
+        done = run.exchange(network.net, start, timeout=200, lost_after=2)
+    finally:
+        over.set()
+        thread.join(60)
     assert done.states == {
         "north": "refused by the site",
         "south": "refused by the site",

@@ -31,7 +31,7 @@ AT_ONCE = 1 << 30  # bytes of all that are made at once, if they are more than t
 CODES_PER_COLUMN = 0.4  # present codes that cost as much as a column of the factors
 CODES_AS_RECORDS = 2.0  # a code's own work, on rows of Phi and the derivative, in that of records
 NEAR = 2_500  # codes whose rows a cache holds; of more, each present code costs so much more
-FAR = 3.7  # columns of the factors that it costs in a whole derivative, for as many codes beyond
+FAR = 3.7  # columns of the factors that it costs in a whole derivative for every NEAR codes beyond
 
 Phi = np.ndarray | tuple[np.ndarray, np.ndarray]
 
@@ -48,7 +48,10 @@ def pays(records: Records, d: float = np.inf) -> bool:
 
 
 def pays_whole(records: Records, phi: Phi) -> bool:
-    """The same for a whole derivative: residuals are added to its rows in any case."""
+    """Whether they do for a whole derivative.
+
+    Residuals are added to its rows in any case: what counts is how far away the rows of Phi are.
+    """
     d = phi[0].shape[1] if isinstance(phi, tuple) else np.inf
     codes = records.density * records.p * FAR * max(0.0, records.p / NEAR - 1)
     return pays(records) and codes <= d
@@ -194,7 +197,10 @@ def loads(records: Records, c: Columns) -> list[slice]:
 def stripe_sums(records: Records, c: Columns, codes: slice) -> tuple:
     """Loss of some stripes' codes, Z'R (p, codes), and sums of R over each site (sites, codes)."""
     some = [s for s in c.stripes if codes.start <= s.start and s.stop <= codes.stop]
-    loss, ZR, columns = zip(*sums_of_stripes(records, c, some), strict=True)
+    found = sums_of_stripes(records, c, some)
+    if len(some) == 1:
+        return next(iter(found))
+    loss, ZR, columns = zip(*found, strict=True)
     return sum(loss), np.hstack(ZR), np.hstack(columns)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 from daniel.core.coordinates import Coordinates, smoothed_mean
 from daniel.core.exchange import Start
 from daniel.core.ising import logit_moments
+from daniel.core.place import once
 from daniel.core.records import Records
 
 LARGE = 1 << 28  # records * codes above which work starts on a part of the records
@@ -39,7 +40,8 @@ def site_intercepts(records: Records, start: Start) -> np.ndarray:
     if records.n * records.p <= LARGE:
         return _newton(records, share, start, prior, b, _short)
     part = records.take(np.arange(0, records.n, PART))
-    b = _newton(part, share, start, prior, b, _leads_near)
+    with once(part):
+        b = _newton(part, share, start, prior, b, _leads_near)
     return _newton(records, share, start, prior, b, _leads_near)
 
 

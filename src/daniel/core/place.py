@@ -14,9 +14,9 @@ from typing import Any, Protocol
 
 from daniel.core.records import Records, refuse_cut
 
-# Records * codes from which the way there and back costs little beside the sums:
-WORTH = 1 << 26
-WORTH_ONCE = 1 << 29  # where there are a few sums only, for which the rows are sent
+# Distinct records * codes from which the way costs little beside the sums:
+WORTH = 1 << 26  # there and back
+WORTH_ONCE = 1 << 29  # with the rows, which are sent for a few sums only
 
 Sums = tuple[Any, ...]
 Work = Callable[[Records, Any, Any], Sums]
@@ -45,7 +45,7 @@ def at(place: Place | None) -> Iterator[None]:
 
 @contextmanager
 def once(records: Records) -> Iterator[None]:
-    """Within it, a few sums over these records are made, and no more."""
+    """Within it, sums are made here unless sending these records pays for a few of them."""
     with at(_place.get() if records.n * records.p >= WORTH_ONCE else None):
         yield
 
