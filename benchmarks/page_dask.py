@@ -1,23 +1,36 @@
 """What the rows of a cluster (results/dask.txt) say about their bound."""
 
 import re
+from collections.abc import Iterator
 
 BOUND = 1.25  # times the local time that a fit or an answer may take on a cluster
 ROW = re.compile(r"^( +)(\S.+?) +[\d.]+ s +[\d.]+ s +([\d.]+) x ")
 DIFFERENCE = re.compile(r"relative difference of Phi (\S+)")
+STAYS = "(stays here)"  # the end of a row whose sums are made here with a cluster too
 FIT, ANSWER, KILLED = "fit", "answer", "killed"  # rows of what commands do, and of one that died
 
 
-def ratios(text: str) -> dict[str, float]:
-    """Row -> time on the cluster / time here; a further indented row has its parent's name too."""
-    found: dict[str, float] = {}
+def _rows(text: str) -> Iterator[tuple[str, float, bool]]:
+    """Row, time on the cluster / time here, whether it stays here.
+
+    A further indented row has its parent's name too.
+    """
     above = ""
     for line in text.splitlines():
         if said := ROW.match(line):
             indent, name, ratio = said.groups()
             above, name = (name, name) if len(indent) == 2 else (above, f"{above}, {name}")
-            found[name] = float(ratio)
-    return found
+            yield name, float(ratio), line.endswith(STAYS)
+
+
+def ratios(text: str) -> dict[str, float]:
+    """Row -> time on the cluster / time here."""
+    return {name: ratio for name, ratio, _ in _rows(text)}
+
+
+def made_here(text: str) -> set[str]:
+    """Rows that say nothing of the cluster, since it was not worth the way."""
+    return {name for name, _, stays in _rows(text) if stays}
 
 
 def differences(text: str) -> dict[str, float]:
@@ -34,13 +47,17 @@ def differences(text: str) -> dict[str, float]:
 
 def verdict(text: str) -> list[str]:
     """Which rows are within the bound, and which are not."""
-    rows = ratios(text)
+    rows, here = ratios(text), made_here(text)
     if not rows:
         return []
 
     def listed(bound: bool, over: bool) -> str:
         some = {k: v for k, v in rows.items() if k.startswith((FIT, ANSWER)) == bound}
-        return "; ".join(f"{k} ({v:.2f} ×)" for k, v in some.items() if (v > BOUND) == over)
+        return "; ".join(
+            f"{k} ({v:.2f} ×{', made here in both cases' if k in here else ''})"
+            for k, v in some.items()
+            if (v > BOUND) == over
+        )
 
     said = [f"A fit or an answer may take {BOUND} × the local time."]
     for words, names in (

@@ -26,7 +26,8 @@ couplings are scored by them as well as by cosines, and the better counts. A met
 settings shows the one with the best mean AUC, which favours the rivals: Daniel runs with its
 defaults, but on simulations ties intercepts to the diagonal, as they were drawn; so does FedAvg.
 FedAvg has the components and penalties of Daniel's pooled fit, which its time does not count, a
-random start, and no correlations beside the couplings in its vectors.
+random start, and no correlations beside the couplings in its vectors. "Daniel, correlations alone"
+is Daniel without its fit: what of the correlations is above the noise, through its embedding step.
 SV-Soft, SV-Hard, SV-Topd and PSD-Cvx run in double precision and have the paper's step, .01 (.1 on
 simulations), or the one that is told. *Error*: distance of the couplings to those that the records
 were drawn from.

@@ -24,6 +24,7 @@ import numpy as np
 import scipy.sparse as sp
 from distributed import Client, LocalCluster
 
+from benchmarks.page_dask import STAYS
 from benchmarks.source import made_by
 from daniel.cluster import distributed
 from daniel.core import natural, place
@@ -95,7 +96,7 @@ def show(name: str, here: float, there: float, *, stays: bool = False) -> None:
     """stays: both were made here."""
     ratio, more = there / here, 1000 * (there - here)
     row = f"  {name:32s} {here:8.3f} s {there:8.3f} s  {ratio:5.2f} x  {more:+8.0f} ms"
-    print(row + "  (stays here)" * stays, flush=True)
+    print(row + f"  {STAYS}" * stays, flush=True)
 
 
 def sweeps(client: Client, records: Records, d: int, repeats: int) -> None:
@@ -129,7 +130,8 @@ def fits(client: Client, records: Records, d: int, repeats: int) -> tuple[float,
             found = fit(records, d)
         there.append(time.perf_counter() - begin)
     median = float(np.median(here))
-    show(f"fit, {wanted.solution.n_iter} steps", median, float(np.median(there)))
+    stays = records.n * records.p < place.WORTH
+    show(f"fit, {wanted.solution.n_iter} steps", median, float(np.median(there)), stays=stays)
     print(f"    relative difference of Phi {distance(found, wanted):.1e}")
     return median, wanted
 

@@ -290,6 +290,10 @@ def test_a_cluster_is_held_against_its_bound():
         "one sweep, 6,250 records (1.90 ×); "
         "one sweep, 6,250 records, its full derivative (p x p) (2.48 ×)."
     )
+    stays = DASK.replace("+300 ms", f"+300 ms  {page_dask.STAYS}")
+    assert "50,000 records (1.30 ×, made here in both cases)" in page_dask.verdict(stays)[0]
+    line = page_asked.cluster(stays)[1]
+    assert line.found == "1.30 × (50,000 records, made here in both cases)"
     within = DASK.replace("1.26", "1.25").replace("1.30 x", "1.25 x")
     assert "**" not in page_dask.verdict(within)[0]
 
