@@ -137,7 +137,7 @@ def cluster(text: str) -> list[Line]:
     """What commands do on two workers, fits and answers, and a fit of which one is killed."""
     bound = f"at most {page_dask.BOUND} × the time here"
     rows, apart = page_dask.ratios(text), page_dask.differences(text)
-    here = dict.fromkeys(page_dask.made_here(text), ", made here in both cases")
+    remark = page_dask.remarks(text)
     fits = {
         k: v for k, v in rows.items() if k.startswith(page_dask.FIT) and page_dask.KILLED not in k
     }
@@ -147,7 +147,7 @@ def cluster(text: str) -> list[Line]:
         found = [
             at_most(
                 *(f"{what}: {bound}", v, page_dask.BOUND, lambda x: f"{x:.2f} ×"),
-                f" ({_short(k)}{here.get(k, '')})",
+                f" ({_short(k)}{remark[k]})",
             )
             for k, v in some.items()
         ]

@@ -28,9 +28,9 @@ def ratios(text: str) -> dict[str, float]:
     return {name: ratio for name, ratio, _ in _rows(text)}
 
 
-def made_here(text: str) -> set[str]:
-    """Rows that say nothing of the cluster, since it was not worth the way."""
-    return {name for name, _, stays in _rows(text) if stays}
+def remarks(text: str) -> dict[str, str]:
+    """What to say after a ratio: rows whose sums stay here tell nothing of the cluster."""
+    return {name: ", made here in both cases" if stays else "" for name, _, stays in _rows(text)}
 
 
 def differences(text: str) -> dict[str, float]:
@@ -47,17 +47,14 @@ def differences(text: str) -> dict[str, float]:
 
 def verdict(text: str) -> list[str]:
     """Which rows are within the bound, and which are not."""
-    rows, here = ratios(text), made_here(text)
+    rows, remark = ratios(text), remarks(text)
     if not rows:
         return []
 
     def listed(bound: bool, over: bool) -> str:
         some = {k: v for k, v in rows.items() if k.startswith((FIT, ANSWER)) == bound}
-        return "; ".join(
-            f"{k} ({v:.2f} ×{', made here in both cases' if k in here else ''})"
-            for k, v in some.items()
-            if (v > BOUND) == over
-        )
+        chosen = {k: v for k, v in some.items() if (v > BOUND) == over}
+        return "; ".join(f"{k} ({v:.2f} ×{remark[k]})" for k, v in chosen.items())
 
     said = [f"A fit or an answer may take {BOUND} × the local time."]
     for words, names in (

@@ -310,8 +310,6 @@ class Cluster:
             time.sleep(0.1)
         if self.client.status != "running":
             raise self._gone() from None
-        if self.client.scheduler_comm is not None:
-            self.client.scheduler_comm.interval = 0.0  # else a message may wait for 10 ms
 
     @contextmanager
     def _asking(self) -> Iterator[None]:
