@@ -268,10 +268,23 @@ def test_the_open_code_is_always_named(page, parts):
 
 
 def test_a_node_of_the_graph_opens(wide):
-    node = wide.all("#graph .node")[5]
-    name = node.find_element("css selector", "title").get_attribute("textContent").split("\n")[0]
-    wide.run("arguments[0].dispatchEvent(new MouseEvent('click', {bubbles: true}))", node)
+    name = wide.run("""
+      const node = document.querySelectorAll('#graph .node')[5];
+      node.dispatchEvent(new MouseEvent('click', {bubbles: true}));
+      return node.querySelector('title').textContent.split('\\n')[0];
+    """)
     assert code_at(wide) == name
+
+
+def test_the_graph_is_drawn_again_only_at_another_size(wide):
+    drawn = "return document.querySelector('#graph svg') === window.drawn"
+    settle(wide)
+    wide.run("window.drawn = document.querySelector('#graph svg')")
+    for change, same in (("marginTop = '9px'", True), ("width = '400px'", False)):
+        wide.run(f"document.getElementById('graph').style.{change}")
+        settle(wide)
+        settle(wide)
+        assert wide.run(drawn) == same
 
 
 def test_the_map_tells_what_is_under_the_pointer_and_opens_it(page, parts):

@@ -124,8 +124,10 @@ function graphView(open) {
     return null;
   }
 
+  let drawn = { w: 0, h: 0 };
   function draw() {
     const size = { w: box.clientWidth, h: box.clientHeight };
+    drawn = size;
     if (centre < 0 || !size.w) return;
     picture = neighbourhood(centre, size.w < 480 ? 15 : 30);
     const places_ = arrange(picture);
@@ -156,6 +158,7 @@ function graphView(open) {
     const node = event.target.closest(".node");
     if (node) open(Number(node.dataset.code));
   });
-  new ResizeObserver(() => requestAnimationFrame(draw)).observe(box);
+  const resized = () => box.clientWidth !== drawn.w || box.clientHeight !== drawn.h;
+  new ResizeObserver(() => requestAnimationFrame(() => { if (resized()) draw(); })).observe(box);
   return (j) => { centre = j; draw(); };
 }
